@@ -12,7 +12,9 @@ from posthouse.storage.bounds import Bounds, TimestampedOffset
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Trim
 from posthouse.storage.outcomes import Outcome
+from posthouse.storage.producers import AbortedTransaction
 from tests.storage.batches import append, make_topic, read_all, values_in
+from tests.storage.compacted import Writer, marker, put
 from tests.storage.partitions import partition_in
 
 
@@ -166,6 +168,28 @@ async def test_timestamps_of_trimmed_records_are_forgotten(storage: Storage) -> 
             assert await storage.find_timestamp(partition, wanted) == expected
     await storage.commit([Trim(partition, 10)])
     assert await storage.find_max_timestamp(partition) is None
+
+
+async def test_a_slice_of_stable_records_brings_its_aborted_transactions(storage: Storage) -> None:
+    partition = await partition_in(storage)
+    for operation in (
+        append(partition, b"0"),
+        put(partition, (None, b"1"), writer=Writer(1, 0)),
+        marker(partition, 1, commit=False),
+        put(partition, (None, b"3"), writer=Writer(1, 1)),
+        marker(partition, 1, commit=True),
+        put(partition, (None, b"5"), writer=Writer(1, 2)),
+    ):
+        await storage.commit([operation])
+    assert storage.bounds(partition) == Bounds(0, 6, 5)
+    read = await storage.read(partition, 0, 10_000, stable_only=True)
+    assert values_in(read.data).keys() == {0, 1, 2, 3, 4}
+    assert list(read.aborted) == [AbortedTransaction(1, 1, 2)]
+    assert not (await storage.read(partition, 3, 10_000, stable_only=True)).aborted
+    assert not (await storage.read(partition, 0, 10_000)).aborted, "a reader of all records needs none"
+    await storage.refresh([partition], with_producers=True)
+    await storage.refresh_definitions()
+    assert storage.producers(partition)[1].open_since == 5
 
 
 async def test_a_deleted_topic_is_gone(storage: Storage) -> None:

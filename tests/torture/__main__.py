@@ -37,7 +37,8 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
     if _OF_ALL in options.rounds:
         share = math.ceil(options.rounds[_OF_ALL] / len(usual))
         options.rounds = {entry.name: share for entry in usual}
-    entries = _entries(options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual))
+    kinds = options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual)
+    entries = chosen_entries(kinds)
     run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
     deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
     try:
@@ -92,7 +93,7 @@ def _page(text: str) -> Path:
     return Path(text)
 
 
-def _entries(kinds: str) -> list[Entry]:
+def chosen_entries(kinds: str) -> list[Entry]:
     unknown = [kind for kind in kinds.split(",") if kind not in BY_NAME]
     if unknown:
         sys.exit(f"there is no fault {unknown[0]!r}; there are {', '.join(BY_NAME)}")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.torture.__main__ import main
+from tests.torture.__main__ import chosen_entries, main
 from tests.torture.report import BEGIN, END, Figures, Run, load, write
 
 
@@ -76,6 +76,17 @@ def test_a_run_without_a_mount_leaves_out_what_needs_one(
     monkeypatch.setattr("tests.torture.__main__.why_not", lambda: "not root")
     assert main(["--rounds", "power-cut:3"]) == 0
     assert "skipping power-cut: a file system cannot be mounted here (not root)" in capsys.readouterr().out
+
+
+def test_kinds_of_all_catalogues_are_found(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.torture.__main__.why_no_namespaces", lambda: None)
+    kinds = "kill,cluster-kill,net-cut"
+    assert ",".join(entry.name for entry in chosen_entries(kinds)) == kinds
+    monkeypatch.setattr("tests.torture.__main__.why_no_namespaces", lambda: "not root")
+    assert [entry.name for entry in chosen_entries(kinds)] == ["kill", "cluster-kill"]
+    assert "skipping net-cut: network namespaces cannot be made here (not root)" in capsys.readouterr().out
 
 
 @pytest.mark.xdist_group("torture")

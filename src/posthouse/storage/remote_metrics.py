@@ -63,7 +63,7 @@ class RemoteMetrics:
     """At one moment. Calls are counted further in place."""
 
     database: Mapping[str, CallMetrics]
-    """By kind: commit, read."""
+    """By kind: commit, read, follow."""
     database_away_seconds: float | None
     """How long the database has not answered commits; None while it does."""
     objects: Mapping[str, ObjectCallMetrics]

@@ -33,10 +33,12 @@ async def test_a_method_waits_for_the_step_of_its_queue(method: Any, monkeypatch
 
         namespace.effects.start_step(step(), "a test", namespace.queues["busy"].definition)
         wire.send(1, method)
-        answer = await other.call(1, Queue.Declare(queue="idle", passive=True))
-        assert answer.message_count == 0, "other queues do not wait"
-        await wire.nothing()
-        hold.set()
+        try:
+            answer = await other.call(1, Queue.Declare(queue="idle", passive=True))
+            assert answer.message_count == 0, "other queues do not wait"
+            await wire.nothing()
+        finally:
+            hold.set()
         assert isinstance(
             (await wire.receive())[1], Basic.GetEmpty | Queue.DeclareOk | Queue.PurgeOk | Queue.DeleteOk
         )

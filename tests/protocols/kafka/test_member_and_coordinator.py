@@ -11,6 +11,7 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -35,7 +36,7 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from tests.broker.members import MemberStorage
 from tests.protocols.kafka.members import coordinator_and_member
 from tests.protocols.kafka.transactional_wire import TransactionalWire
-from tests.protocols.kafka.wire import Wire, batch, produce_request
+from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
 
 Apps = tuple[App, App, MemberStorage]
 
@@ -124,6 +125,14 @@ async def test_topics_that_no_broker_knows(apps: Apps, wire: Wire) -> None:
     assert apps[2].refreshes == 4
     wire.send(produce_request(unknown, batch(b"x"), acks=0))
     assert await wire.reader.read() == b""
+
+
+async def test_a_fetch_looks_for_unknown_topics_once(apps: Apps, wire: Wire) -> None:
+    unknown = [(bytes([number]) * 16, 0, 0) for number in range(1, 6)]
+    response = await wire.ask(fetch_request(*unknown), FetchResponse)
+    codes = [each.partitions[0].error_code for each in response.responses]
+    assert codes == [ErrorCode.UNKNOWN_TOPIC_ID] * 5
+    assert apps[2].refreshes == 1
 
 
 async def test_records_of_the_other_broker(there: Wire, wire: Wire) -> None:

@@ -1,6 +1,7 @@
 """Commits of brokers that do not hold the lease: appends to any log, beside the holder and each other."""
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,7 +21,7 @@ from posthouse.records.control import build_marker
 from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
 from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.commits.commit_call import CommitCall
-from posthouse.storage.shared.database import Database, LeaseNeeded
+from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway, LeaseNeeded
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.removal import Removal
@@ -286,7 +287,46 @@ async def test_a_broker_without_the_lease_notices_the_loss_of_its_commits(
         assert other.fenced is None
         [(loss,)] = await (await connection.execute("SELECT loss FROM cluster")).fetchall()
         assert "was answered" in loss
+        late = Member(database, objects, clock)
+        with pytest.raises(CommitsLost, match="was answered"):
+            await late.open()
         await connection.close()
+
+
+async def test_no_broker_without_the_lease_begins_during_an_import(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    connection = await database.connect("tests")
+    await connection.execute("INSERT INTO local_import (source) VALUES ('a directory')")
+    member = Member(database, objects, clock)
+    with pytest.raises(DatabaseAway, match="import of a data directory is unfinished"):
+        await member.open()
+    await connection.execute("UPDATE local_import SET finished_at = now()")
+    await member.open()
+    await member.close()
+    await connection.close()
+
+
+async def test_a_call_that_a_deadlock_ends_is_repeated(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """None is possible between transactions of ours; an operator's may lock in any order."""
+    topic = make_topic(partitions=2)
+    await shared.create_topics([topic])
+    one, other = topic.partition_ids()
+    operator = await database.connect("tests")
+    lock = "SELECT FROM log WHERE id = %s FOR UPDATE"
+    async with members(1, database, objects, clock) as [member]:
+        with contextlib.suppress(psycopg.errors.DeadlockDetected):
+            async with operator.transaction():
+                await operator.execute(lock, [member.logs[other].id])
+                commit = member.commit([append(one, b"1"), append(other, b"2")])
+                await asyncio.sleep(0.3)
+                await operator.execute(lock, [member.logs[one].id])
+        assert [outcome.base_offset for outcome in await commit] == [0, 0]
+    await operator.close()
+    assert await values(database, objects, clock, one) == [b"1"]
+    assert await values(database, objects, clock, other) == [b"2"]
 
 
 async def test_no_deadlock_of_calls_on_the_same_logs(

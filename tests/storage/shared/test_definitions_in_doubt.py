@@ -14,6 +14,7 @@ from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.logs import definitions
+from posthouse.storage.shared.logs.loading import topic_uuid
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.members import members
@@ -124,6 +125,30 @@ async def test_a_topic_of_an_unknown_deletion_is_not_written_to(
         shared.commit([append(topic.partition(0), b"1")])
     await shared.create_topics([again])
     await shared.commit([append(again.partition(0), b"1")])
+
+
+async def test_a_topic_of_a_failed_deletion_does_not_take_up_its_name(
+    shared: SharedStorage, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deletion did not count, but this broker cannot know that."""
+    monkeypatch.setattr(definitions, "_PAUSES", ())
+    topic, again = make_topic("orders"), make_topic("orders")
+    await shared.create_topics([topic])
+    await shared.commit([append(topic.partition(0), b"1")])
+    with monkeypatch.context() as away:
+        away.setattr(database, "connect", _away)
+        with pytest.raises(DatabaseAway):
+            await shared.delete_topics([topic.id])
+    assert topic.id not in shared.topics
+    await shared.create_topics([again])
+    connection = await database.connect("tests")
+    found = await connection.execute("SELECT id FROM topic WHERE deleted_at IS NULL")
+    assert await found.fetchall() == [(topic_uuid(again.id),)]
+    await connection.close()
+
+
+async def _away(purpose: str, **options: Any) -> DatabaseConnection:
+    raise DatabaseAway("injected")
 
 
 async def test_commits_to_a_topic_that_is_deleted_meanwhile_harm_no_others(

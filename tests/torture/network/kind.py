@@ -48,6 +48,13 @@ class NetworkKind(ClusterKind):
     def open(self, place: Path) -> None:
         # Brokers are forked from a server that is not on any of these hosts.
         ensure_running()
+        try:
+            self._open(place)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, place: Path) -> None:
         self._stack.callback(self._network.close)
         self._network.open()
         self._stack.enter_context(inside(self._network.namespace(CLIENTS)))

@@ -120,7 +120,9 @@ class ShareMember:
                     continue  # a control record, or none
                 value = found[offset]
                 now = self._recorder.now()
-                self._recorder.add(Deliver(self._process, now, QUEUE, value, count > 1))
+                # Leases are not stored: the last broker cannot know which records were delivered before.
+                redelivered = count > 1 or self._is_last
+                self._recorder.add(Deliver(self._process, now, QUEUE, value, redelivered))
                 self.delivered.append(value)
                 release = not self._is_last and count == 1 and self._random.random() < 0.1
                 said.setdefault(data.partition_index, []).append(

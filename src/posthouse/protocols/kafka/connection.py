@@ -13,27 +13,26 @@ from collections.abc import Coroutine
 from struct import Struct
 from typing import Any, cast
 
-from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
-from posthouse.protocols.budget import SMALL, Budget
+from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import FORWARDER
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
-from posthouse.protocols.kafka.companion import Companion, OpenCompanion
-from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.companion import Companion
+from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.errors import ProtocolViolation
-from posthouse.protocols.kafka.frames import RECEIVE_BUFFER, FrameError, FrameReader
+from posthouse.protocols.kafka.frames import FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.nodes import NODE_ID, Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.throttle_timer import Waits
-from posthouse.settings import Address, Settings
+from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
 
@@ -47,49 +46,21 @@ _LONG_SECONDS = 0.02
 _LENGTH = Struct(">i")
 
 
-class KafkaConnections:
-    """Creates the connections of one listener."""
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        access: AccessControl,
-        settings: Settings,
-        budget: Budget,
-        advertised: Address | None = None,
-        cluster: Node | None = None,
-        open_companion: OpenCompanion | None = None,
-    ) -> None:
-        """`cluster` is the node that clients are told of if this broker shares its storage with others.
-        `open_companion` is for a member of the cluster, which relays some requests to the coordinator."""
-        self.dispatcher = dispatcher
-        self.access = access
-        self.settings = settings
-        self.budget = budget
-        self.advertised = advertised
-        self.cluster = cluster
-        self.open_companion = open_companion
-        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER))
-
-    def __call__(self, listener: Listener) -> asyncio.BufferedProtocol:
-        return KafkaConnection(self, listener)
-
-
 class KafkaConnection(asyncio.BufferedProtocol):
-    def __init__(self, made_by: KafkaConnections, listener: Listener) -> None:
-        settings = made_by.settings
-        self._dispatcher = made_by.dispatcher
-        self._budget = made_by.budget
-        self._access = made_by.access
+    def __init__(self, parts: ConnectionParts, listener: Listener) -> None:
+        settings = parts.settings
+        self._dispatcher = parts.dispatcher
+        self._budget = parts.budget
+        self._access = parts.access
         self._settings = settings
         self._listener = listener
-        self._advertised = made_by.advertised
-        self._cluster = made_by.cluster
-        self._open_companion = made_by.open_companion
+        self._advertised = parts.advertised
+        self._cluster = parts.cluster
+        self._open_companion = parts.open_companion
         self._companion: Companion | None = None
         """Opened when the first request is relayed."""
         self._limit = settings.connection_buffer_bytes
-        self._reader = FrameReader(made_by.receive_buffer, settings.max_request_bytes)
+        self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
         self._node = Node(NODE_ID, Address("127.0.0.1", 0))
         self.peer = "?"
         self.session = ConnectionIdentity()

@@ -6,7 +6,8 @@ from typing import Final
 
 from posthouse.listener_settings import KAFKA, Address, ListenerSettings
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
-from posthouse.protocols.kafka.connection import KafkaConnections
+from posthouse.protocols.kafka.connection import KafkaConnection
+from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.dispatch import Dispatcher
 from posthouse.protocols.kafka.nodes import MemberNode
 from posthouse.settings import Settings
@@ -16,17 +17,18 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     dispatcher = _dispatcher(backend)
     backend.share_memberships.serve(dispatcher.share_groups)
 
-    def connections(listener: ListenerSettings) -> KafkaConnections:
+    def connections(listener: ListenerSettings) -> ConnectionFactory:
         membership = backend.membership
-        return KafkaConnections(
-            dispatcher,
-            backend.broker.access,
-            backend.settings,
-            backend.budget,
-            listener.advertised,
-            None if membership is None else MemberNode(membership, listener.name),
-            None if backend.relay is None else partial(backend.relay.open, listener.name),
+        parts = ConnectionParts(
+            dispatcher=dispatcher,
+            access=backend.broker.access,
+            settings=backend.settings,
+            budget=backend.budget,
+            advertised=listener.advertised,
+            cluster=None if membership is None else MemberNode(membership, listener.name),
+            open_companion=None if backend.relay is None else partial(backend.relay.open, listener.name),
         )
+        return partial(KafkaConnection, parts)
 
     return connections
 

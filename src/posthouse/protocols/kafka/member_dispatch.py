@@ -115,16 +115,19 @@ class MemberCall(LeasedCall):
 class MemberDispatcher(LeasedDispatcher):
     def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
         super().__init__(broker, requests, membership, partial(MemberCall, membership))
-        others = {
-            key: (api, LISTED_BY_COORDINATOR[key], metrics)
-            if key in LISTED_BY_COORDINATOR
-            else (_undecoded(api), _relayed(handler), metrics)
+        relayed = {
+            key: (_undecoded(api), _relayed(handler), metrics)
             for key, (api, handler, metrics) in self._everything.items()
-            if key not in LOCAL
+            if key not in LOCAL and key not in LISTED_BY_COORDINATOR
         }
-        self._everything = self._everything | others
+        listed = {
+            key: (api, LISTED_BY_COORDINATOR[key], metrics)
+            for key, (api, _, metrics) in self._everything.items()
+            if key in LISTED_BY_COORDINATOR
+        }
+        self._everything = self._everything | relayed | listed
         # The coordinator may be well while this broker is cut off.
-        self._reads = self._reads | others
+        self._reads = self._reads | relayed
 
     def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
         pending.frame = frame

@@ -16,6 +16,7 @@ DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 LEASE_LOST = "PH001"
 LEASE_NEEDED = "PH006"
+COMMITS_LOST = "PH007"
 
 _CONNECT_SECONDS = 3
 _PORTS = re.compile("[0-9,]*")

@@ -317,6 +317,8 @@ class SharedStorage:
         return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
+        if self._lease is None:
+            raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
         return self._logs[partition].producers.aborted_between(start, end)
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from posthouse.model.errors import StorageClosed
+
 
 class JoinedCalls:
     """A call that comes while the work is being done may have come too late for it, so it waits for the next
@@ -17,12 +19,19 @@ class JoinedCalls:
         self._next: asyncio.Task[None] | None = None
 
     async def call(self) -> None:
-        """Raises what the work raises."""
+        """Raises what the work raises, and StorageClosed if it was closed meanwhile."""
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._run(self._running))
             self._next.add_done_callback(_taken_note_of)
-        # A caller that is cancelled leaves the work to the others.
-        await asyncio.shield(self._next)
+        work = self._next
+        try:
+            # A caller that is cancelled leaves the work to the others.
+            await asyncio.shield(work)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if work.cancelled() and caller is not None and not caller.cancelling():
+                raise StorageClosed("the storage is closed") from None
+            raise
 
     async def _run(self, before: asyncio.Task[None] | None) -> None:
         loop = asyncio.get_running_loop()
@@ -39,7 +48,7 @@ class JoinedCalls:
             self._running = None
 
     async def close(self) -> None:
-        """Callers that wait are cancelled."""
+        """Callers that wait get StorageClosed."""
         tasks = [task for task in (self._running, self._next) if task is not None]
         for task in tasks:
             task.cancel()

@@ -9,6 +9,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, UnknownPartition
 from posthouse.storage.definition_changes import DefinitionChange
 from posthouse.storage.operations import Put
+from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database, LeaseNeeded
 from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all
@@ -44,6 +45,27 @@ async def test_topics_are_followed(brokers: Brokers) -> None:
         ([wider], []),
         ([], [wider]),
     ]
+
+
+async def test_a_read_of_a_topic_whose_deletion_is_not_known_here(
+    brokers: Brokers, database: Database
+) -> None:
+    """Its rows are being removed, which must not look like damage."""
+    a, b, _ = brokers
+    topic = make_topic()
+    await brokers.create(topic)
+    await a.commit([append(topic.partition(0), b"x")])
+    await b.refresh([topic.partition(0)])
+    await b._definition_follower.stop()
+    await a.delete_topics([topic.id])
+    for _ in range(3):
+        with pytest.raises(UnknownPartition):
+            await b.read(topic.partition(0), 0, 100)
+        with pytest.raises(OperationRefused, match="deleted"):
+            await b.commit([append(topic.partition(0), b"y")])
+        connection = await database.connect("tests")
+        await connection.execute("SELECT remove_deleted_topics(holder, epoch, 1) FROM scope")
+        await connection.close()
 
 
 async def test_a_topic_that_was_made_again_under_its_name(brokers: Brokers) -> None:

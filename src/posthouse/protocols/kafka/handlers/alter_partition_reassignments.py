@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments: there is one node, so no partition can move."""
+"""AlterPartitionReassignments: a partition has one replica, its leader, and cannot be moved."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
@@ -35,8 +35,9 @@ def _answered(context: Context, wanted: ReassignableTopic) -> ReassignableTopicR
 def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
     answer = ReassignablePartitionResponse(partition_index=wanted.partition_index)
     try:
-        context.broker.partition(context.broker.topic(name), wanted.partition_index)
-        _check_replicas(wanted.replicas, context.node.id)
+        topic = context.broker.topic(name)
+        context.broker.partition(topic, wanted.partition_index)
+        _check_replicas(wanted.replicas, context.node.leaders(topic)[wanted.partition_index])
     except Refused as error:
         answer.error_code, answer.error_message = error.code, str(error)
     except NotFound as error:

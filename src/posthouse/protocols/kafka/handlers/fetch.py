@@ -37,11 +37,16 @@ _READ_COMMITTED = 1
 class _Reading:
     """One pass over the partitions. `left` and `at_least_one` shrink as partitions use the limits."""
 
+    request: FetchRequest
     left: int
     at_least_one: bool
     """Whether the first batch may exceed the limit. False while memory is short."""
     bytes_read: int = 0
     failed: bool = False
+    has_looked: bool = False
+    """Unknown topics were looked for."""
+    has_refreshed: bool = False
+    """The ends of the partitions were refreshed."""
     found: list[tuple[str, Readable]] | None = None
     """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
@@ -55,7 +60,7 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
     before = -1
     while True:
         most = min(request.max_bytes, most_bytes(context))
-        reading = _Reading(left=most, at_least_one=context.room > 0)
+        reading = _Reading(request, left=most, at_least_one=context.room > 0)
         ends: list[tuple[PartitionId, int]] = []
         topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
         missing = request.min_bytes - reading.bytes_read
@@ -99,6 +104,9 @@ async def _read_topic(
             try:
                 topic = _topic(context, wanted, by_id)
             except UnknownTopic:
+                if reading.has_looked:
+                    raise
+                reading.has_looked = True
                 await look_for_topic(context, wanted.topic, TopicId(wanted.topic_id) if by_id else None)
                 topic = _topic(context, wanted, by_id)
             check_leader_epoch(partition.current_leader_epoch)
@@ -136,8 +144,9 @@ async def _read_partition(
 ) -> None:
     offset = wanted.fetch_offset
     bounds = context.broker.bounds(topic, wanted.partition)
-    if offset > bounds.end:  # another broker may have written it
-        await context.broker.refresh([topic.partition(wanted.partition)])
+    if offset > bounds.end and not reading.has_refreshed:  # another broker may have written it
+        reading.has_refreshed = True
+        await _refresh(context, reading.request)
         bounds = context.broker.bounds(topic, wanted.partition)
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
@@ -169,6 +178,19 @@ async def _read_partition(
     answer.high_watermark = bounds.end
     answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
+
+
+async def _refresh(context: Context, request: FetchRequest) -> None:
+    """All partitions together: where one is behind, others are, too."""
+    by_id = context.version >= _FIRST_WITH_TOPIC_ID
+    topics = context.broker.topics
+    found: list[PartitionId] = []
+    for wanted in request.topics:
+        topic = topics.find_by_id(TopicId(wanted.topic_id)) if by_id else topics.find(wanted.topic)
+        if topic is not None:
+            indexes = (each.partition for each in wanted.partitions)
+            found += [topic.partition(index) for index in indexes if 0 <= index < topic.partitions]
+    await context.broker.refresh(found)
 
 
 def _aborted(found: Slice) -> list[AbortedTransaction]:

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments: there is one node, so the list is empty."""
+"""ListPartitionReassignments: partitions are not reassigned, so the list is empty."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.kafka.codec.generated.list_partition_reassignments import (

@@ -18,8 +18,10 @@ from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
 from posthouse.storage.remote_metrics import CallMetrics
 from posthouse.storage.shared.commits.commit_group import Answer
 from posthouse.storage.shared.database import (
+    COMMITS_LOST,
     LEASE_LOST,
     LEASE_NEEDED,
+    CommitsLost,
     Database,
     DatabaseAway,
     DatabaseConnection,
@@ -91,11 +93,16 @@ class CommitCall:
         return self.away_since is not None
 
     async def open(self) -> None:
-        """Raises DatabaseAway. A broker that opens a path again goes on with its numbers: those of commits
-        that it made before, or that may still arrive, must not be used twice."""
+        """Raises DatabaseAway, CommitsLost.
+
+        A broker that opens a path again goes on with its numbers: those of commits that it made before, or
+        that may still arrive, must not be used twice.
+        """
         try:
             number, self._confirmed_losses = await self._ask(_OPEN, [self._holder, self._epoch, self._path])
         except psycopg.Error as error:
+            if error.sqlstate == COMMITS_LOST:
+                raise CommitsLost(one_line(error)) from error
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
         self._number = self._acknowledged = number
 

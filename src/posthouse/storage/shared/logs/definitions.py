@@ -72,8 +72,10 @@ class Definitions:
         self._epoch = epoch
         self._logs = logs
         self.topics = topics
-        self._in_doubt: set[TopicId] = set()
-        """Whose creation failed for this broker, though the database may have them."""
+        self._maybe_created: set[TopicId] = set()
+        """Topics whose creation failed for this broker, though the database may have them."""
+        self._maybe_deleted: set[TopicId] = set()
+        """Topics whose deletion failed, and that this broker treats as deleted."""
 
     async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Create or change topics. Raises TopicExists if another topic has the name."""
@@ -82,8 +84,8 @@ class Definitions:
             rows = await self._repeated(
                 lambda connection: self._put(connection, topics, state), _names(topics)
             )
-        except DatabaseAway:
-            self._in_doubt |= by_id.keys() - self.topics.keys()
+        except (DatabaseAway, asyncio.CancelledError):
+            self._maybe_created |= by_id.keys() - self.topics.keys()
             raise
         for id, topic_id, partition in rows:
             made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
@@ -116,16 +118,18 @@ class Definitions:
     async def _remove_namesakes(
         self, connection: DatabaseConnection, names: Sequence[str], ids: Sequence[UUID]
     ) -> list[UUID]:
-        """Delete what failed creations of this broker have left; returns the ids. Raises TopicExists for
-        every other topic of these names: other brokers may have written to it."""
-        found = await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
+        """Delete what failed creations and deletions of this broker have left; returns the ids. Raises
+        TopicExists for all other topics of these names, also if another broker has written to what a failed
+        creation has left."""
+        found = await _namesakes(connection, names, ids)
         if not found:
             return []
         namesakes = [id for id, _, _ in found]
         await connection.execute(_LOCK_LOGS, [namesakes])
-        found = await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
-        for id, name, is_written in found:
-            if TopicId(id.bytes) not in self._in_doubt - self.topics.keys() or is_written:
+        for id, name, is_written in await _namesakes(connection, names, ids):
+            topic_id = TopicId(id.bytes)
+            is_left = topic_id in self._maybe_created and topic_id not in self.topics and not is_written
+            if not is_left and topic_id not in self._maybe_deleted:
                 raise TopicExists(f"topic {name!r} exists already")
         await _delete(connection, namesakes)
         return namesakes
@@ -145,6 +149,9 @@ class Definitions:
 
         try:
             await self._repeated(delete, _names(known))
+        except (DatabaseAway, asyncio.CancelledError):
+            self._maybe_deleted |= set(topics)
+            raise
         finally:
             for topic in known:
                 self.topics.pop(topic.id, None)
@@ -176,6 +183,13 @@ class Definitions:
 
     async def _check_lease(self, connection: DatabaseConnection) -> None:
         await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
+
+
+async def _namesakes(
+    connection: DatabaseConnection, names: Sequence[str], ids: Sequence[UUID]
+) -> list[tuple[UUID, str, bool]]:
+    """Id, name, and whether records were written, of other topics of these names."""
+    return await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
 
 
 async def _delete(connection: DatabaseConnection, topics: Sequence[UUID]) -> None:

@@ -27,8 +27,9 @@ from posthouse.storage.shared.time_limit import cut_if_cancelled
 log = logging.getLogger(__name__)
 
 _PAUSE_SECONDS = 0.1
-_REST_FACTOR = 9
-"""Where thousands of logs are followed, looking takes at most a tenth of the time."""
+_REST_FACTOR = 4
+_LONGEST_REST_SECONDS = 1.0
+"""Where thousands of logs are followed, or the database is slow, the follower does not look all the time."""
 _RECENT_SECONDS = 5.0
 """How long a log is followed after it was read at its end."""
 _AWAY_SECONDS = 1.0
@@ -118,10 +119,11 @@ class Follower:
             try:
                 if logs:
                     await self._look(logs)
-                    pause += _REST_FACTOR * (asyncio.get_running_loop().time() - began)
-                if self._is_away:
-                    log.info("the database tells again what other brokers write")
-                self._is_away = False
+                    took = asyncio.get_running_loop().time() - began
+                    pause += min(_REST_FACTOR * took, _LONGEST_REST_SECONDS)
+                    if self._is_away:
+                        log.info("the database tells again what other brokers write")
+                    self._is_away = False
             except Unavailable as error:
                 pause = _AWAY_SECONDS
                 if not self._is_away:  # one line for an outage, however long it is

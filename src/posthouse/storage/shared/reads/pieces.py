@@ -56,7 +56,7 @@ LEFT JOIN LATERAL (
     ORDER BY base LIMIT %(rows)s
 ) p ON true
 LEFT JOIN object o ON o.id = p.object
-WHERE l.id = %(log)s
+WHERE l.id = %(log)s AND NOT l.deleted
 ORDER BY p.base
 """
 # One statement, so that both are of one moment: compaction removes a transaction from `aborted` once none of
@@ -83,7 +83,8 @@ async def find_pieces(
 ) -> Pieces | None:
     """The pieces from the one that holds `offset` on: at least one, then up to `max_bytes`.
 
-    None if the log does not exist. Raises DataDamaged if no piece holds `offset`, but the log ends behind it.
+    None if the log does not exist or its topic is deleted. Raises DataDamaged if no piece holds `offset`, but
+    the log ends behind it.
     """
     statement = _PIECES_AND_ABORTED if with_aborted else _PIECES
     found = await connection.execute(statement.encode(), {"log": log, "offset": offset, "rows": max_rows})

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from posthouse.model.errors import CorruptBatch, DataDamaged, OffsetOutOfRange, RecordTooLarge
+from posthouse.model.errors import (
+    CorruptBatch,
+    DataDamaged,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    UnknownPartition,
+)
 from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.record import iter_records
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
@@ -166,9 +172,10 @@ class Reads:
                 max_rows=_PIECES_AT_ONCE,
                 with_aborted=aborted is not None,
             )
-            if found is not None:
-                log.trim(found.start)
-            if found is None or offset < found.start:
+            if found is None:
+                raise UnknownPartition(f"the topic of {log.name} is deleted")
+            log.trim(found.start)
+            if offset < found.start:
                 raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
             if aborted is not None:
                 aborted.update((each.last_offset, each) for each in found.aborted)

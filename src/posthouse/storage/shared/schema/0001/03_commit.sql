@@ -384,13 +384,22 @@ END $$;
 
 -- Begins a path of a broker: the number that its next commit follows, and how many losses are confirmed. A call of the
 -- same broker from before, which may still arrive, is refused by its number: its answer must not be taken for that of
--- another commit.
+-- another commit. A broker without the lease (`p_epoch` is NULL) begins only where one could take it: raises PH007 if
+-- the database is known to have lost commits.
 CREATE FUNCTION open_commit_path(
     p_holder uuid, p_epoch bigint, p_path smallint, OUT number bigint, OUT confirmed_losses integer
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    lost text;
 BEGIN
-    IF p_epoch IS NULL AND EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
-        RAISE EXCEPTION 'an import of a data directory is unfinished; no broker serves before' USING ERRCODE = 'PH005';
+    IF p_epoch IS NULL THEN
+        SELECT loss INTO lost FROM cluster;
+        IF lost IS NOT NULL THEN
+            RAISE EXCEPTION '%', lost USING ERRCODE = 'PH007';
+        ELSIF EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
+            RAISE EXCEPTION 'the import of a data directory is unfinished; no broker serves before it is finished'
+                USING ERRCODE = 'PH005';
+        END IF;
     END IF;
     INSERT INTO committer AS own (incarnation, path) VALUES (p_holder, p_path)
         ON CONFLICT (incarnation, path) DO UPDATE
