@@ -1,6 +1,5 @@
 """The app of a node in one role, with all that it exchanges with other brokers."""
 
-import logging
 from functools import partial
 from uuid import UUID
 
@@ -21,8 +20,6 @@ from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.registry import Registry
-
-log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
 """More than a connection waits for a coordinator: waiting is no offence of the client."""
