@@ -156,7 +156,8 @@ class Listener:
 
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
-        visitor = Visitor(peer.host, str(peer), accepted.close)
+        is_relayed = origin is not None and origin.relayed_by is not None
+        visitor = Visitor(peer.host, str(peer), accepted.close, is_exempt=is_relayed)
         if not self._enter(visitor):
             accepted.close()
             return False

@@ -301,6 +301,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.count()
         if self._waiting:
             self._start_waiting()
+        if self._companion is not None and self._companion.is_idle:
+            self._companion.close()
+            self._companion = None
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -320,7 +323,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
             opened = self._open_companion(Address(client[0], client[1]), self._user)
-            companion = self._companion = Companion(opened)
+            companion = self._companion = Companion(opened, self._loop.time)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))
