@@ -271,3 +271,31 @@ async def test_a_connection_that_is_closed_delivers_nothing_afterwards() -> None
                 pass
             pytest.fail("the connection ended as if all had been said")
         adopted[0].close()
+
+
+async def test_a_user_whose_name_is_too_long_for_other_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    async with _peers(lambda passage: Refusal.NOT_COORDINATOR) as address:
+        member = _Member(address)
+        with pytest.raises(Unavailable, match="at most 4096 bytes"):
+            await member.ask(member.open("\u00fc" * 5000), MetadataRequest(topics=[]), MetadataResponse)
+    assert "relaying requests of the client 10.0.0.1:5 failed" in caplog.text
+    assert member.traffic.relayed_unanswered == 0
+
+
+async def test_limits_of_connections_are_those_of_the_member() -> None:
+    """The coordinator neither counts relayed connections nor delays them for what their client has done."""
+    async with _coordinator(max_connections=2, max_connections_per_address=1) as (app, address):
+        member = _Member(address)
+        relayed = [member.open() for _ in range(4)]
+        for each in relayed:
+            await member.ask(each, MetadataRequest(topics=[]), MetadataResponse)
+        assert len(app.connections) == 4
+        frame = memoryview(b"\x7f\xff\x00\x00" + b"\x00" * 8)  # an API that there is not
+        for _ in range(15):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(member.open().send(frame), _SECONDS)
+        listener = app.listener("kafka")
+        assert listener is not None
+        assert (len(listener._gate), listener._gate.counters.offences) == (0, 0)
+        for each in relayed:
+            each.close()

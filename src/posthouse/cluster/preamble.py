@@ -112,8 +112,11 @@ def check_challenge(challenge: bytes) -> None:
 
 
 def request(secret: bytes, challenge: bytes, passage: AnyPassage) -> tuple[bytes, bytes]:
-    """What the dialling broker sends, and the words in it that the other one has to prove it has read."""
+    """What the dialling broker sends, and the words in it that the other one has to prove it has read. Raises
+    ValueError if they are too long, for which the name of the user may be the reason."""
     words = json.dumps(_said(passage) | {"number": os.urandom(16).hex()}).encode()
+    if len(words) > _MOST_WORDS:
+        raise ValueError(f"another broker is told at most {_MOST_WORDS} bytes, and these are {len(words)}")
     return LENGTH.pack(len(words)) + words + _proof(secret, _DIALLING, challenge, words), words
 
 

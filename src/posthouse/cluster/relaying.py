@@ -120,6 +120,9 @@ class CompanionConnection:
                 raise
         except (NoCoordinator, OSError) as error:
             self._fail(self._waiting, f"the coordinator cannot be reached: {error}")
+        except Exception as error:
+            log.exception("relaying requests of the client %s failed", self._passage.client)
+            self._fail(self._waiting, f"requests cannot be relayed: {error}")
         finally:
             self._dialling = None
         if self._waiting:
