@@ -123,7 +123,13 @@ class SharedStorage:
         self._upkeep: Upkeep | None = None
         if lease is not None:
             self._definitions = Definitions(
-                database, lease.incarnation, lease.epoch, self._topics, self._logs
+                database,
+                lease.incarnation,
+                lease.epoch,
+                self._topics,
+                self._logs,
+                self._defaults,
+                self._definition_follower.tell,
             )
             self._upkeep = Upkeep(
                 database,
@@ -211,6 +217,8 @@ class SharedStorage:
         self._state = StorageClosed("the storage is closed")
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._definitions is not None:
+            await self._definitions.close()
         await self._definition_follower.stop()
         await self._follower.stop()
         await self._following.close()
@@ -252,8 +260,10 @@ class SharedStorage:
 
     async def refresh_definitions(self) -> None:
         self._check_open()
-        if self._lease is None:  # with the lease no other broker changes them
+        if self._definitions is None:
             await self._definition_follower.refresh()
+        else:  # with the lease no other broker changes them
+            await self._definitions.settle()
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""
