@@ -29,6 +29,7 @@ from posthouse.storage.remote_metrics import CacheMetrics, CallMetrics, RemoteMe
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
@@ -82,8 +83,10 @@ class SharedStorage:
         cache_bytes: int = CACHE_BYTES,
         upkeep: UpkeepSettings | None = None,
         observed: ObservedStores | None = None,
+        last_commits: LastCommits | None = None,
     ) -> None:
-        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`."""
+        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`, `last_commits`
+        of all storages of the process."""
         broker = lease if lease is not None else member
         if broker is None:
             raise ValueError("a storage needs the lease, or a broker that is a member")
@@ -93,6 +96,7 @@ class SharedStorage:
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._observed = observed
+        self._last_commits = last_commits or LastCommits()
         self.metrics = StorageMetrics(self._remote_metrics)
         self._commit_metrics = CallMetrics()
         self._logs = SharedLogs()
@@ -159,6 +163,7 @@ class SharedStorage:
             is_lease_lost=self._is_lease_lost,
             clock=self._clock,
             metrics=self._commit_metrics,
+            last=self._last_commits.of(self._broker.incarnation, path),
         )
 
     def _is_lease_lost(self) -> bool:
