@@ -39,6 +39,7 @@ class Refusal(IntEnum):
     NO_SUCH_LISTENER = 2
     WRONG_SECRET = 3
     NOT_A_REQUEST = 4
+    NOT_READY = 5
 
 
 _SENTENCES: dict[int, str] = {
@@ -46,6 +47,7 @@ _SENTENCES: dict[int, str] = {
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
     Refusal.NOT_A_REQUEST: "the broker there does not understand the request",
+    Refusal.NOT_READY: "the broker there is about to change its role",
 }
 
 

@@ -90,6 +90,9 @@ class GuardedTransport(asyncio.Transport):
                 return Address(found[0], found[1])
         return self._transport.get_extra_info(name, default)
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
     def abort(self) -> None:
         self._transport.abort()
 

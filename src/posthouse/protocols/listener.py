@@ -246,6 +246,12 @@ class Listener:
         self._visitors[connection] = visitor
         return True
 
+    def replace(self, connection: Connection, successor: Connection) -> None:
+        """Another object serves the connection from now on. It joins next."""
+        visitor = self._visitors.pop(connection, None)
+        if visitor is not None:
+            self._arriving[successor] = visitor
+
     def prove(self, connection: Connection) -> None:
         """The connection has logged in, or sent a request if login is not required."""
         visitor = self._visitors.get(connection)
