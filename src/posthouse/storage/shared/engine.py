@@ -118,7 +118,7 @@ class SharedStorage:
             on_fenced=self._on_fenced,
         )
         following = self._following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
-        self._follower = Follower(following, self._logs)
+        self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
         self._read_metrics = readers.metrics
         pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
@@ -210,7 +210,7 @@ class SharedStorage:
         await self._committer.open()
         self._broker.count_commits(lambda: self._committer.acknowledged)
         self._state = None
-        self._follower.start()
+        self._follower.start(loaded.confirmed_losses)
         if self._upkeep is not None:
             self._upkeep.start()
         else:
