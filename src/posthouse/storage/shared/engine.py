@@ -8,7 +8,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from posthouse.model.clock import Clock
@@ -252,6 +252,12 @@ class SharedStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._committer.subscribe(arrived)
         self._follower.subscribe(arrived, awaited)
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        for partition in partitions:
+            found = self._logs.get(partition)
+            if found is not None:  # else deleted meanwhile
+                self._follower.watch(found)
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         self._check_open()
