@@ -21,6 +21,7 @@ from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.peer_traffic import PeerTraffic
 
 log = logging.getLogger(__name__)
@@ -41,7 +42,7 @@ class CoordinatorRelay:
         self._traffic = traffic
         self._open: set[CompanionConnection] = set()
 
-    def open(self, listener: str, client: Address, user: str | None) -> "CompanionConnection":
+    def open(self, listener: str, client: Address, user: ProvenUser | None) -> "CompanionConnection":
         passage = RelayPassage(listener=listener, client=client, user=user)
         made = CompanionConnection(passage, self._dialler, self._traffic, closed=self._open.discard)
         self._open.add(made)
@@ -142,7 +143,7 @@ class CompanionConnection:
             return
         self._upstream = None
         for requests in (self._sent, self._waiting):
-            self._fail(requests, "the coordinator was lost before it had answered")
+            self._fail(requests, "the coordinator was lost before it had answered, or refused the user")
 
     def leave_if_succeeded(self) -> None:
         upstream = self._upstream

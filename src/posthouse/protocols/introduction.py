@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.outbox import Chunk
 from posthouse.settings import Address
 
@@ -26,7 +27,7 @@ class Origin:
     is_relayed: bool = False
     """The client has not made it: the other broker relays single requests, which it has received with or
     without TLS, and sends them without."""
-    user: str | None = None
+    user: ProvenUser | None = None
     """With `is_relayed`: has logged in at the other broker."""
 
 

@@ -4,6 +4,7 @@ import asyncio
 from typing import Protocol
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 
 
 class RelayedConnection(Protocol):
@@ -22,5 +23,6 @@ class RelayedConnection(Protocol):
 class Relay(Protocol):
     """Of a broker that is a member of a cluster and does not coordinate it."""
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
-        """`listener` is the name of the setting; `user` has logged in here, None where nobody has to."""
+    def open(self, listener: str, client: Address, user: ProvenUser | None) -> RelayedConnection:
+        """`listener` is the name of the setting; `user` has logged in here; None if clients need
+        no login. The coordinator closes the connection if it would not admit the user, so requests fail."""

@@ -13,6 +13,7 @@ from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import Unavailable
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.kafka.codec.headers import decode_request_header, response_frame
@@ -60,7 +61,7 @@ class RelayedRequest:
 class HeldConnection:
     listener: str
     client: Address
-    user: str | None
+    user: ProvenUser | None
     requests: list[RelayedRequest] = field(default_factory=list)
     is_closed: bool = False
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
@@ -100,7 +101,7 @@ class HeldRelay:
         self.opened: list[HeldConnection] = []
         self._has_more = asyncio.Event()
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+    def open(self, listener: str, client: Address, user: ProvenUser | None) -> RelayedConnection:
         made = HeldConnection(listener, client, user)
         self.opened.append(made)
         self._has_more.set()
@@ -122,7 +123,7 @@ class WiredRelay:
     def __init__(self, coordinator: Address) -> None:
         self._coordinator = coordinator
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+    def open(self, listener: str, client: Address, user: ProvenUser | None) -> RelayedConnection:
         return _WiredConnection(self._coordinator)
 
 

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import Any
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.relay import RelayedConnection
 
 MOST_IN_FLIGHT = 100
 """Requests that are relayed at the same time. Flow control counts their bytes; each needs memory besides, and
 they may wait long for a coordinator."""
 
-OpenCompanion = Callable[[Address, str | None], RelayedConnection]
+OpenCompanion = Callable[[Address, ProvenUser | None], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 

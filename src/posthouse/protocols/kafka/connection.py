@@ -115,14 +115,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator)
-        name, mechanism = identity.relayed_user, "relay"
-        if name is None:
-            name, mechanism = identity.certified, "certificate"
-        if name is not None:
+        if identity.relayed_user is not None:
+            self._take_relayed(self.login, identity)
+        elif identity.certified is not None:
             try:
-                self.login.take_name(name, mechanism)
+                self.login.take_certificate(identity.certified)
             except LoginFailed as error:
                 self.violated(str(error))
+
+    def _take_relayed(self, login: Login, identity: PeerIdentity) -> None:
+        """A refusal is no offence of the client: the other broker may be behind. That broker closes the
+        client's connection, so that the client logs in again."""
+        user, broker = identity.relayed_user, identity.forwarder
+        assert user is not None and broker is not None
+        try:
+            login.take_proven(user, broker.host, has_tls=self._listener.has_tls)
+        except LoginFailed as error:
+            self.close_because(f"the broker at {broker.host} relays requests of {user.name!r}: {error}")
 
     @property
     def info(self) -> ConnectionInfo:
@@ -312,7 +321,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if companion is None:
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._authenticator.user)
+            proven = None if self.login is None else self.login.proven
+            opened = self._open_companion(Address(client[0], client[1]), proven)
             companion = self._companion = Companion(opened)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
