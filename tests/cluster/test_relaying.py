@@ -62,7 +62,7 @@ class _Member:
         self.coordinator = None if address is None else Coordinator(incarnation=uuid4(), address=address)
         self.traffic = PeerTraffic()
         self.relay = CoordinatorRelay(
-            Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
+            uuid4(), Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
         )
         self._encoder = RequestEncoder("relayed")
 
@@ -103,7 +103,8 @@ async def _coordinator(storage: Storage | None = None, **settings: Any) -> Async
         listener = app.listener(passage.listener)
         assert listener is not None
         return partial(
-            listener.adopt, origin=Origin(client=passage.client, is_relayed=True, user=passage.user)
+            listener.adopt,
+            origin=Origin(client=passage.client, relayed_by=passage.broker, user=passage.user),
         )
 
     async with AsyncExitStack() as stack:
@@ -266,11 +267,14 @@ async def test_the_audit_log_names_the_broker_that_relays(tmp_path: Path) -> Non
         assert recorded == [(mechanism, True), (mechanism, False)]
 
 
-async def test_requests_of_no_user_get_no_further_than_a_connection_without_a_login(tmp_path: Path) -> None:
+async def test_requests_of_no_user_get_no_further_than_a_connection_without_a_login(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with _coordinator(**_logins(tmp_path)) as (_, address):
         member = _Member(address)
         with pytest.raises(Unavailable):
             await member.ask(member.open(), _new_topic("t"), CreateTopicsResponse)
+    assert "the broker at 127.0.0.1 relays requests of a client without a login" in caplog.text
 
 
 async def test_requests_of_a_listener_with_tls_are_relayed_without(tmp_path: Path) -> None:
@@ -365,3 +369,51 @@ async def test_a_connection_that_closes_while_it_dials() -> None:
     with pytest.raises(Unavailable, match="is closed"):
         await waiting
     assert not member.relay._open
+
+
+async def test_a_connection_that_is_closed_delivers_nothing_afterwards() -> None:
+    """The client may repeat its requests by another way. A reset tells that the kernel has discarded them."""
+    adopted: list[socket.socket] = []
+    async with _peers(lambda passage: adopted.append) as address:
+        member = _Member(address)
+        connection = member.open()
+        frame, _ = member.frame(MetadataRequest(topics=[]))
+        unanswered = connection.send(frame)
+        await until(lambda: adopted and connection._sent)
+        connection.close()
+        with pytest.raises(Unavailable):
+            await unanswered
+        with pytest.raises(ConnectionResetError):
+            while await asyncio.get_running_loop().sock_recv(adopted[0], 4096):
+                pass
+            pytest.fail("the connection ended as if all had been said")
+        adopted[0].close()
+
+
+async def test_a_user_whose_name_is_too_long_for_other_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    async with _peers(lambda passage: Refusal.NOT_COORDINATOR) as address:
+        member = _Member(address)
+        with pytest.raises(Unavailable, match="at most 4096 bytes"):
+            user = ProvenUser(name="\u00fc" * 5000, mechanism=CERTIFICATE)
+            await member.ask(member.open(user), MetadataRequest(topics=[]), MetadataResponse)
+    assert "relaying requests of the client 10.0.0.1:5 failed" in caplog.text
+    assert member.traffic.relayed_unanswered == 0
+
+
+async def test_limits_of_connections_are_those_of_the_member() -> None:
+    """The coordinator neither counts relayed connections nor delays them for what their client has done."""
+    async with _coordinator(max_connections=2, max_connections_per_address=1) as (app, address):
+        member = _Member(address)
+        relayed = [member.open() for _ in range(4)]
+        for each in relayed:
+            await member.ask(each, MetadataRequest(topics=[]), MetadataResponse)
+        assert len(app.connections) == 4
+        frame = memoryview(b"\x7f\xff\x00\x00" + b"\x00" * 8)  # an API that there is not
+        for _ in range(15):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(member.open().send(frame), _SECONDS)
+        listener = app.listener("kafka")
+        assert listener is not None
+        assert (len(listener._gate), listener._gate.counters.offences) == (0, 0)
+        for each in relayed:
+            each.close()

@@ -10,6 +10,7 @@ they are sent. At most `MOST_IN_FLIGHT` requests of a connection are with the co
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -30,6 +31,8 @@ MOST_IN_FLIGHT = 64
 _LENGTH = Struct(">I")
 _CORRELATION_ID = slice(4, 8)
 """Of a request, behind the key and the version of its API. A response begins with it."""
+_DISCARD = Struct("ii").pack(1, 0)
+"""Of SO_LINGER: closing resets the connection."""
 _UNREAD_SECONDS = 30
 """How long the coordinator may take none of the bytes that wait for it."""
 
@@ -37,13 +40,15 @@ _UNREAD_SECONDS = 30
 class CoordinatorRelay:
     """Implements the port in `protocols/relay`."""
 
-    def __init__(self, dialler: Dialler, traffic: PeerTraffic) -> None:
+    def __init__(self, own: UUID, dialler: Dialler, traffic: PeerTraffic) -> None:
+        """`own` is the incarnation of this broker."""
+        self._own = own
         self._dialler = dialler
         self._traffic = traffic
         self._open: set[CompanionConnection] = set()
 
     def open(self, listener: str, client: Address, user: ProvenUser | None) -> "CompanionConnection":
-        passage = RelayPassage(listener=listener, client=client, user=user)
+        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user)
         made = CompanionConnection(passage, self._dialler, self._traffic, closed=self._open.discard)
         self._open.add(made)
         return made
@@ -116,6 +121,9 @@ class CompanionConnection:
                 raise
         except (NoCoordinator, OSError) as error:
             self._fail(self._waiting, f"the coordinator cannot be reached: {error}")
+        except Exception as error:
+            log.exception("relaying requests of the client %s failed", self._passage.client)
+            self._fail(self._waiting, f"requests cannot be relayed: {error}")
         finally:
             self._dialling = None
         if self._waiting:
@@ -152,7 +160,7 @@ class CompanionConnection:
 
     def _hang_up(self) -> None:
         if self._upstream is not None:
-            self._upstream.transport.abort()
+            self._upstream.abort()
             self.lost(self._upstream)
 
     def close(self) -> None:
@@ -204,6 +212,13 @@ class _Upstream(asyncio.Protocol):
             start = end
             self._companion.received(response)
         del received[:start]
+
+    def abort(self) -> None:
+        """The kernel discards what it has not sent: the client may send the same again by another way, and
+        the coordinator must not get the first one afterwards."""
+        own: socket.socket = self.transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+        self.transport.abort()
 
     def eof_received(self) -> bool:
         return False

@@ -160,7 +160,8 @@ class Listener:
 
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
-        visitor = Visitor(peer.host, str(peer), accepted.close)
+        is_relayed = origin is not None and origin.relayed_by is not None
+        visitor = Visitor(peer.host, str(peer), accepted.close, is_exempt=is_relayed)
         if not self._enter(visitor):
             accepted.close()
             return False
@@ -178,7 +179,7 @@ class Listener:
         self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
-        tls = None if origin is not None and origin.is_relayed else self._tls
+        tls = None if origin is not None and origin.relayed_by else self._tls
 
         def made() -> asyncio.BaseProtocol:
             protocol = self._factory(self)
@@ -249,6 +250,12 @@ class Listener:
         visitor.send_away = connection.abort
         self._visitors[connection] = visitor
         return True
+
+    def replace(self, connection: Connection, successor: Connection) -> None:
+        """Another object serves the connection from now on. It joins next."""
+        visitor = self._visitors.pop(connection, None)
+        if visitor is not None:
+            self._arriving[successor] = visitor
 
     def prove(self, connection: Connection) -> None:
         """The connection has logged in, or sent a request if login is not required."""

@@ -14,13 +14,14 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.model.errors import LoginFailed
+from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.model.excerpts import excerpt
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.companion import Companion
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
@@ -59,6 +60,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._open_companion = parts.open_companion
         self._companion: Companion | None = None
         """Opened when the first request is relayed."""
+        self._user: ProvenUser | None = None
+        """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
         self._node = Node(NODE_ID, Address("127.0.0.1", 0))
@@ -88,7 +91,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
-        self.session.is_relayed = transport.get_extra_info(FORWARDER) is not None
+        self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
@@ -114,8 +117,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._authenticator.admit_anonymous()
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
-        self.login = Login(self._authenticator)
-        if identity.relayed_user is not None:
+        self.login = Login(self._authenticator, self._logged_in)
+        if self.session.relayed_by is not None:
             self._take_relayed(self.login, identity)
         elif identity.certified is not None:
             try:
@@ -127,7 +130,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """A refusal is no offence of the client: the other broker may be behind. That broker closes the
         client's connection, so that the client logs in again."""
         user, broker = identity.relayed_user, identity.forwarder
-        assert user is not None and broker is not None
+        assert broker is not None
+        if user is None:
+            self.close_because(f"the broker at {broker.host} relays requests of a client without a login")
+            return
         try:
             login.take_proven(user, broker.host, has_tls=self._listener.has_tls)
         except LoginFailed as error:
@@ -158,6 +164,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self.login is not None:
             self._reader.max_frame = self._settings.max_request_bytes
             self._prove()
+
+    def _logged_in(self, user: ProvenUser) -> None:
+        self._user = user
 
     def _revoked(self) -> None:
         """Answer requests in flight, with a deadline: one may be a long poll of days."""
@@ -307,6 +316,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.count()
         if self._waiting:
             self._start_waiting()
+        if self._companion is not None and self._companion.is_idle:
+            self._companion.close()
+            self._companion = None
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -317,13 +329,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._task
 
     def relay(self, request: PendingRequest) -> asyncio.Future[bytes]:
+        if self._closed:  # while the request was in work
+            lost: asyncio.Future[bytes] = self._loop.create_future()
+            lost.set_exception(Unavailable("the client's connection is closed"))
+            return lost
         companion = self._companion
         if companion is None:
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
-            proven = None if self.login is None else self.login.proven
-            opened = self._open_companion(Address(client[0], client[1]), proven)
-            companion = self._companion = Companion(opened)
+            opened = self._open_companion(Address(client[0], client[1]), self._user)
+            companion = self._companion = Companion(opened, self._loop.time)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))

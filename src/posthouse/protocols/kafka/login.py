@@ -13,18 +13,19 @@ from posthouse.protocols.sasl import SaslLogin
 class Login:
     """The login of one connection."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, logged_in: Callable[[ProvenUser], None]) -> None:
+        """`logged_in` is called with the user as the coordinator of the cluster is to be told, unless another
+        broker has told of the user."""
         self._authenticator = authenticator
+        self._logged_in = logged_in
         self._sasl = SaslLogin(authenticator)
         self.is_raw = False
         """Tokens are raw frames: the protocol before SaslAuthenticate."""
-        self.proven: ProvenUser | None = None
-        """The user who has logged in, as the coordinator of the cluster is told."""
 
     def take_certificate(self, name: str) -> None:
         """Log in with the name in the client's certificate. Raises LoginFailed."""
         self._take(name, CERTIFICATE, lambda: self._authenticator.admit(Principal(name)))
-        self.proven = self._authenticator.prove(CERTIFICATE)
+        self._logged_in(self._authenticator.prove(CERTIFICATE))
 
     def take_proven(self, user: ProvenUser, broker: str, *, has_tls: bool) -> None:
         """Log in a user who has logged in at another broker, which is named in the audit log. Raises
@@ -64,5 +65,5 @@ class Login:
         answer = await self._sasl.take(token)
         if not self._sasl.is_begun:
             self.is_raw = False
-            self.proven = self._authenticator.prove(self._sasl.mechanism)
+            self._logged_in(self._authenticator.prove(self._sasl.mechanism))
         return answer

@@ -85,6 +85,10 @@ class Registry:
         """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
+    def seconds_since_heard(self) -> float:
+        """Since the database last answered a heartbeat."""
+        return asyncio.get_running_loop().time() - self._seen_at
+
     @property
     def seen(self) -> Seen:
         """What the database must show at least: a broker that takes the lease says so."""
@@ -139,8 +143,8 @@ class Registry:
         asked_at = asyncio.get_running_loop().time()
         seen = self.seen
         found = await self._link.ask(
-            "SELECT posthouse.heartbeat(%s, %s, %s)",
-            [self._registration.incarnation, self._live_seconds, seen.holder],
+            "SELECT posthouse.heartbeat(%s, %s, %s, %s)",
+            [self._registration.incarnation, self._live_seconds, seen.holder, list(seen.commits_of)],
             doing="sending a heartbeat",
         )
         self.view = _view(found)
@@ -240,6 +244,7 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         commits=int(found["commits"]),
         seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
         own_commits=int(found["own_commits"]),
+        commits_of={UUID(incarnation): int(commits) for incarnation, commits in found["commits_of"].items()},
         timeline=found["timeline"],
         confirmed_losses=found["confirmed_losses"],
         loss=found["loss"],
