@@ -28,10 +28,11 @@ from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.moving import can_move, taken_from
 from posthouse.protocols.kafka.nodes import NODE_ID, Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
-from posthouse.protocols.listener import Listener
+from posthouse.protocols.listener import Listener, Take
 from posthouse.protocols.throttle_timer import Waits
 from posthouse.settings import Address
 
@@ -42,6 +43,8 @@ _MAX_BEFORE_LOGIN = 64 * 1024
 """Maximum size of a request before login."""
 _LAST_SECONDS = 1.0
 """How long requests in flight may take after the user's login was revoked."""
+_SENT_SECONDS = 0.01
+"""How often a connection that moves looks whether everything is sent."""
 _LONG_SECONDS = 0.02
 """A request that blocks the event loop for longer is throttled for the same time."""
 _LENGTH = Struct(">i")
@@ -84,6 +87,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Bytes of the response that is being built."""
         self._starting = False
         self._finishing = False
+        self._take: Take | None = None
+        """Gets the connection when it is finished."""
         self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -118,7 +123,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator, self._logged_in)
-        if self.session.relayed_by is not None:
+        if self.session.relayed_by is not None or identity.relayed_user is not None:
             self._take_relayed(self.login, identity)
         elif identity.certified is not None:
             try:
@@ -129,15 +134,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _take_relayed(self, login: Login, identity: PeerIdentity) -> None:
         """A refusal is no offence of the client: the other broker may be behind. That broker closes the
         client's connection, so that the client logs in again."""
-        user, broker = identity.relayed_user, identity.forwarder
-        assert broker is not None
+        user = identity.relayed_user
+        broker = "this host" if identity.forwarder is None else identity.forwarder.host
         if user is None:
-            self.close_because(f"the broker at {broker.host} relays requests of a client without a login")
+            self.close_because(f"the broker at {broker} relays requests of a client without a login")
             return
         try:
-            login.take_proven(user, broker.host, has_tls=self._listener.has_tls)
+            login.take_proven(user, broker, has_tls=self._listener.has_tls)
         except LoginFailed as error:
-            self.close_because(f"the broker at {broker.host} relays requests of {user.name!r}: {error}")
+            self.close_because(f"the broker at {broker} relays requests of {user.name!r}: {error}")
 
     @property
     def info(self) -> ConnectionInfo:
@@ -225,7 +230,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _start_waiting(self) -> None:
         """Start requests in order, until one has to be awaited or the client does not read its responses."""
-        if self._starting:
+        if self._starting or self._take is not None:
             return
         self._starting = True
         waiting = self._waiting
@@ -418,10 +423,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._regulate_reading()
         self._leave_when_finished()
 
+    def move(self, take: Take) -> None:
+        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends."""
+        if not can_move(self._transport) or (self.login is not None and self._user is None):
+            self.finish()
+            return
+        self._take = take
+        self._finishing = True
+        self._regulate_reading()
+        self._leave_when_finished()
+
     def _leave_when_finished(self) -> None:
         if self._finishing and not self._pending and not self._closed:
+            if self._take is not None:
+                self._give_away(self._take)
+                return
             self._forget()
             self._transport.close()
+
+    def _give_away(self, take: Take) -> None:
+        self._outbox.flush()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(_SENT_SECONDS, self._leave_when_finished)
+            return
+        moved, origin = taken_from(self._transport, self._waiting, self._reader, self._user)
+        self.abort()
+        take(moved, origin)
 
     def abort(self) -> None:
         self._forget()
