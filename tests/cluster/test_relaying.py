@@ -61,13 +61,16 @@ class _Member:
     def __init__(self, address: Address | None) -> None:
         self.coordinator = None if address is None else Coordinator(incarnation=uuid4(), address=address)
         self.traffic = PeerTraffic()
+        self.held_bytes: list[int] = []
+        """Of incomplete responses, as often as one has grown."""
         self.relay = CoordinatorRelay(
             uuid4(), Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
         )
         self._encoder = RequestEncoder("relayed")
 
     def open(self, user: ProvenUser | None = None, listener: str = "kafka") -> CompanionConnection:
-        return self.relay.open(listener, _CLIENT, user)
+        connection = self.relay.open(listener, _CLIENT, user, lambda: self.held_bytes.append(connection.held))
+        return connection
 
     def frame(self, request: Message) -> tuple[memoryview, Callable[[bytes, type[MessageT]], MessageT]]:
         """Without its length, as a connection has received it; and how its response is read."""
@@ -417,3 +420,32 @@ async def test_limits_of_connections_are_those_of_the_member() -> None:
         assert (len(listener._gate), listener._gate.counters.offences) == (0, 0)
         for each in relayed:
             each.close()
+
+
+async def test_back_pressure_on_the_coordinator() -> None:
+    adopted: list[socket.socket] = []
+    async with _peers(lambda passage: adopted.append) as address:
+        member = _Member(address)
+        connection = member.open()
+        connection.pause_reading()  # also before it is connected
+        frame, _ = member.frame(MetadataRequest(topics=[]))
+        response = connection.send(frame)
+        await until(lambda: adopted and connection._sent)
+        expected = bytes(frame[4:8]) + b"x" * 200_000
+        first, rest = expected[:100_000], expected[100_000:]
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(adopted[0], len(expected).to_bytes(4) + first)
+        await asyncio.sleep(0.05)
+        assert (connection.held, member.held_bytes) == (0, [])
+        connection.resume_reading()
+        await until(lambda: connection.held == 4 + len(first))
+        assert member.held_bytes[-1] == connection.held
+        connection.pause_reading()
+        await loop.sock_sendall(adopted[0], rest)
+        await asyncio.sleep(0.05)
+        assert connection.held == 4 + len(first)
+        connection.resume_reading()
+        assert await asyncio.wait_for(response, _SECONDS) == expected
+        assert connection.held == 0
+        connection.close()
+        adopted[0].close()

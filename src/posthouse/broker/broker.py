@@ -3,7 +3,7 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.quotas import LiveBrokers, alone
@@ -285,6 +285,10 @@ class Broker:
     def stored_topics(self) -> list[Topic]:
         """All that storage has, the broker's internal ones among them."""
         return list(self._storage.topics.values())
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """A reader that does not wait will read these partitions again: see `Storage.watch`."""
+        self._storage.watch(partitions)
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """Bring bounds up to date with what other brokers have written, and with `with_producers` the

@@ -5,7 +5,7 @@ brokers share cannot assign them earlier.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
@@ -96,6 +96,10 @@ class Storage(PartitionView, Protocol):
         Batches that another broker wrote are noticed soon in the partitions that are `awaited`, and may go
         unnoticed in others.
         """
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """A reader has read these partitions, does not wait for them, and will ask again soon. So batches
+        that another broker writes are noticed soon, as in partitions that are awaited."""
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """Bring the bounds of these partitions up to date with what other brokers have written before this

@@ -357,6 +357,39 @@ async def test_the_relay_ends_with_the_connection(relay: HeldRelay, wire: Wire) 
     await relay.opened[0].until_closed()
 
 
+async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: HeldRelay, wire: Wire) -> None:
+    pending = [wire.send(DescribeGroupsRequest()) for _ in range(3)]
+    requests = await (await relay.connection()).until(3)
+    relayed = relay.opened[0]
+    assert not relayed.is_paused
+    names = [f"{number:0>30000}" for number in range(1000)]
+    requests[0].answer(_listing(*names))
+    while not relayed.is_paused:
+        await asyncio.sleep(0.01)
+    assert await _groups(wire, pending[0]) == names
+    while relayed.is_paused:
+        await asyncio.sleep(0.01)
+    for request, each in zip(requests[1:], pending[1:], strict=True):
+        request.answer(_listing("g"))
+        assert await _groups(wire, each) == ["g"]
+
+
+async def test_incomplete_responses_count_as_memory_of_the_client(
+    app: App, relay: HeldRelay, wire: Wire
+) -> None:
+    pending = wire.send(DescribeGroupsRequest())
+    request = await relay.request()
+    relayed, [client] = relay.opened[0], app.connections
+    relayed.held = 2**20
+    relayed.grown()
+    assert client.info.held_bytes >= 2**20
+    relayed.held = 0
+    request.answer(_listing("g"))
+    assert await _groups(wire, pending) == ["g"]
+    client.tick()
+    assert client.info.held_bytes == 0
+
+
 def _tick(app: App) -> None:
     for each in app.connections:
         each.tick()

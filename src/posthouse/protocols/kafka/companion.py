@@ -31,7 +31,7 @@ IDLE_SECONDS = 30.0
 """A companion is closed after this time without a request in flight."""
 _api_key = Struct(">h").unpack_from
 
-OpenCompanion = Callable[[Address, ProvenUser | None], RelayedConnection]
+OpenCompanion = Callable[[Address, ProvenUser | None, Callable[[], None]], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 
@@ -52,7 +52,7 @@ transaction use one."""
 
 
 class Companion:
-    __slots__ = ("_answered_at", "_connection", "_in_flight", "_is_bound", "_time")
+    __slots__ = ("_answered_at", "_connection", "_in_flight", "_is_bound", "_is_paused", "_time")
 
     def __init__(self, connection: RelayedConnection, time: Callable[[], float]) -> None:
         """`time` is that of the event loop."""
@@ -62,6 +62,7 @@ class Companion:
         self._answered_at = 0.0
         self._is_bound = False
         """Something at the coordinator depends on this connection."""
+        self._is_paused = False
 
     @property
     def is_full(self) -> bool:
@@ -88,6 +89,21 @@ class Companion:
     def _answered(self, answered: asyncio.Future[bytes]) -> None:
         self._in_flight -= 1
         self._answered_at = self._time()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory for a response that is incomplete."""
+        return self._connection.held
+
+    def regulate(self, *, pause: bool) -> None:
+        """Pause or resume reading of responses."""
+        if pause is self._is_paused:
+            return
+        self._is_paused = pause
+        if pause:
+            self._connection.pause_reading()
+        else:
+            self._connection.resume_reading()
 
     def close(self) -> None:
         self._connection.close()

@@ -212,7 +212,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._start_waiting()
 
     def _held_bytes(self) -> int:
-        return self._reader.held + self._unfinished
+        relayed = 0 if self._companion is None else self._companion.held
+        return self._reader.held + self._unfinished + relayed
 
     def pause_writing(self) -> None:
         self._outbox.pause()
@@ -265,6 +266,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _regulate_reading(self) -> None:
         if not self._closed:
             self._flow.regulate(held_back=self._outbox.is_congested or self._finishing)
+            if self._companion is not None:
+                self._regulate_companion(self._companion)
+
+    def _regulate_companion(self, companion: Companion) -> None:
+        """No response is read that the client would not take soon. A response that the client waits for is
+        read even while memory is short: its request holds memory, too."""
+        companion.regulate(
+            pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
+        )
+
+    def _relay_grown(self) -> None:
+        if not self._closed:
+            self._flow.count()
+            self._regulate_reading()
 
     def _take_raw(self, frame: memoryview, request: PendingRequest, login: Login) -> None:
         """A raw SASL token without a request header; the answer has none either."""
@@ -316,9 +331,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.count()
         if self._waiting:
             self._start_waiting()
-        if self._companion is not None and self._companion.is_idle:
-            self._companion.close()
-            self._companion = None
+        if self._companion is not None:
+            if self._companion.is_idle:
+                self._companion.close()
+                self._companion = None
+            else:  # the client may have read responses without reaching the low watermark
+                self._regulate_companion(self._companion)
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -337,7 +355,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if companion is None:
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._user)
+            opened = self._open_companion(Address(client[0], client[1]), self._user, self._relay_grown)
             companion = self._companion = Companion(opened, self._loop.time)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
@@ -371,6 +389,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._waiting or flow.is_paused:
             self._start_waiting()
             self._leave_when_finished()
+        elif self._companion is not None:
+            self._regulate_companion(self._companion)
 
     def violated(self, reason: str) -> None:
         """Close the connection: the client violated the protocol."""

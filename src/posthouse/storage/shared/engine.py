@@ -8,7 +8,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from posthouse.model.clock import Clock
@@ -118,7 +118,7 @@ class SharedStorage:
             on_fenced=self._on_fenced,
         )
         following = self._following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
-        self._follower = Follower(following, self._logs)
+        self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
         self._read_metrics = readers.metrics
         pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
@@ -210,7 +210,7 @@ class SharedStorage:
         await self._committer.open()
         self._broker.count_commits(lambda: self._committer.acknowledged)
         self._state = None
-        self._follower.start()
+        self._follower.start(loaded.confirmed_losses)
         if self._upkeep is not None:
             self._upkeep.start()
         else:
@@ -252,6 +252,12 @@ class SharedStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._committer.subscribe(arrived)
         self._follower.subscribe(arrived, awaited)
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        for partition in partitions:
+            found = self._logs.get(partition)
+            if found is not None:  # else deleted meanwhile
+                self._follower.watch(found)
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         self._check_open()
