@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from posthouse.broker.broker import Broker
-from posthouse.descriptors import allowed_descriptors, share_out
+from posthouse.descriptors import RESERVE, allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
@@ -18,12 +20,15 @@ from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
-from posthouse.protocols.gate import Gate
+from posthouse.protocols.gate import SECONDS_TO_PROVE, Gate
+from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
+from posthouse.protocols.peer_traffic import PeerTraffic
+from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
@@ -46,6 +51,9 @@ _CERTIFICATE_SECONDS = 5.0
 """How often the certificate files are checked for changes."""
 
 
+TakeMoved = Callable[[str, socket.socket, Origin], None]
+
+
 class App:
     """One broker with its listeners, in the running event loop. Started once, stopped once."""
 
@@ -60,18 +68,24 @@ class App:
         storage: Storage | None = None,
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
         membership: Membership | None = None,
+        relay: Relay | None = None,
+        peer_traffic: PeerTraffic | None = None,
+        seconds_to_prove: float = SECONDS_TO_PROVE,
     ) -> None:
-        """Settings that are not loaded were made by the program that starts the broker. `membership` is for a
-        broker that shares its storage, and needs a lease to serve."""
+        """Settings that are not loaded were made by the program that starts the broker. `membership` and
+        `peer_traffic` are of a broker that shares its storage. With a `relay` it is a member: it serves logs,
+        and leaves the rest to the coordinator."""
         loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
         loaded.settings.check()
-        settings = _affordable(loaded.settings)
+        self._is_member = relay is not None
+        settings = _affordable(loaded.settings, is_member=self._is_member)
         clock = clock or SystemClock()
         self.settings = settings
         self._gate = Gate(
             clock,
             total=settings.max_connections,
             per_address=settings.max_connections_per_address,
+            seconds_to_prove=seconds_to_prove,
             seconds_to_wait=settings.offender_wait_seconds,
         )
         self._certificates = Certificates.of(settings)
@@ -101,6 +115,8 @@ class App:
             loop_delay=self._loop_delay,
             listeners=self._served,
             membership=membership,
+            relay=relay,
+            peer_traffic=peer_traffic,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
         _serve(front_ends, backend)
@@ -112,7 +128,8 @@ class App:
         """`sockets` are bound already, by the name of the setting. They belong to the app from now on."""
         try:
             await self.broker.start()
-            await self.broker.coordinate()
+            if not self._is_member:
+                await self.broker.coordinate()
         except BaseException:
             for bound in (sockets or {}).values():
                 bound.close()
@@ -120,7 +137,7 @@ class App:
             raise
         try:
             for each in self._served:
-                tls = self._certificates if each.has_tls else None
+                tls = self._certificates if each.has_tls and not each.is_passed_on else None
                 if sockets is None:
                     self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
                 else:
@@ -178,10 +195,14 @@ class App:
         """What the ready line says besides the addresses."""
         return {}
 
-    async def stop(self, *, at_once: bool = False) -> None:
+    async def stop(
+        self, *, at_once: bool = False, drain_seconds: float | None = None, take: TakeMoved | None = None
+    ) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
 
-        With `at_once` all connections are closed immediately, and nothing is answered any more.
+        They have `drain_seconds`, or as long as the settings say. With `at_once` all connections are closed
+        immediately, and nothing is answered any more. `take` gets the connections that another app can go on
+        with, and the names of their listeners.
         """
         if self._following is not None:
             self._following.cancel()
@@ -193,10 +214,14 @@ class App:
         for each in self._served:
             if at_once:
                 each.listener.abort()
+            elif take is not None:
+                each.listener.move(partial(take, each.name))
             else:
                 each.listener.close()
         self.broker.wake_readers()
-        seconds = _ABORT_SECONDS if at_once else self.settings.shutdown_seconds
+        seconds = self.settings.shutdown_seconds if drain_seconds is None else drain_seconds
+        if at_once:
+            seconds = _ABORT_SECONDS
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
         try:
             await self.broker.stop()
@@ -236,11 +261,15 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
                     backend.gate,
                     may_answer=_may_answer(front_end, backend.membership),
                 )
-                backend.listeners.add(ServedListener(settings=each, listener=listener))
+                served_listener = ServedListener(
+                    settings=each, listener=listener, is_passed_on=front_end.is_passed_on
+                )
+                backend.listeners.add(served_listener)
 
 
 def _may_answer(front_end: FrontEnd, membership: Membership | None) -> Callable[[], bool] | None:
-    if membership is None:
+    """None where it always may: a member needs no lease."""
+    if membership is None or membership.lease is None:
         return None
     return membership.may_read if front_end.reads_cut_off else membership.may_serve
 
@@ -271,10 +300,14 @@ def _otlp_metrics_type() -> "type[OtlpMetrics]":
     return OtlpMetrics
 
 
-def _affordable(settings: Settings) -> Settings:
-    """Limit connections and open segments to the descriptors that the system allows."""
+def _affordable(settings: Settings, *, is_member: bool) -> Settings:
+    """Limit connections and open segments to the descriptors that the system allows.
+
+    In a member, a connection may take a second one, to the coordinator.
+    """
     limit = allowed_descriptors()
-    shared = share_out(limit, max_connections=settings.max_connections, open_files=settings.open_files)
+    usable = RESERVE + (limit - RESERVE) // 2 if is_member else limit
+    shared = share_out(usable, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:
         log.warning(
             "max_connections is %d, but the system allows this process %d open files: %d clients may "

@@ -8,19 +8,18 @@ from typing import Final
 from uuid import uuid4
 
 import posthouse
-from posthouse.app import App, check_app
+from posthouse.app import check_app
 from posthouse.cluster.dialling import PATIENCE_SECONDS, Coordinator, Dialler
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.node_context import NodeContext, StorageSource
 from posthouse.node_place import PEER, NodePlace
-from posthouse.node_roles import NodeRoles, Role, StorageSource
+from posthouse.node_roles import NodeRoles, Role
 from posthouse.protocols.front_ends import FRONT_ENDS
-from posthouse.protocols.membership import Membership
 from posthouse.settings import Address, Settings
-from posthouse.storage.contract import Storage
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import inspect
@@ -73,7 +72,7 @@ class Node:
 
     async def start(self) -> None:
         """Returns when clients are accepted, in whichever role. Raises InvalidConfig, also for what only a
-        holder needs: a standby must not find out at its takeover."""
+        coordinator needs: a member must not find out at its takeover."""
         check_app(self.settings)
         for warning in await inspect(self._database):
             log.warning("%s", warning)
@@ -127,27 +126,26 @@ class Node:
             address = None if view.holder is None else view.holder.addresses.get(PEER)
             return Coordinator(incarnation=view.holder_incarnation, address=address)
 
-        roles = NodeRoles(
-            self.settings,
-            place,
-            self._database,
-            registry,
-            own,
-            Dialler(secret, coordinator, patience_seconds=self._patience_seconds),
-            self._storages,
-            self._app,
+        context = NodeContext(
+            loaded=self._loaded,
+            place=place,
+            database=self._database,
+            registry=registry,
+            own=own,
+            secret=secret,
+            dialler=Dialler(secret, coordinator, patience_seconds=self._patience_seconds),
+            storages=self._storages,
             clock=self._clock,
             lease_clock=self._lease_clock,
             times=self._times,
+            stopping=asyncio.Event(),
         )
+        roles = NodeRoles(context)
         peers = PeerListener(place.peer, secret, roles.adopter)
         registry.start()
         peers.start()
         running = asyncio.get_running_loop().create_task(roles.run())
         return NodeParts(place=place, registry=registry, peers=peers, roles=roles, running=running)
-
-    def _app(self, storage: Storage, membership: Membership) -> App:
-        return App(self._loaded, clock=self._clock, storage=storage, membership=membership)
 
     @property
     def parts(self) -> NodeParts:
@@ -189,7 +187,7 @@ class Node:
         return {"broker": self.parts.place.name, "role": str(self.role), "epoch": self.epoch}
 
     def reload_certificates(self) -> None:
-        """Reload changed certificates at once; a standby has no use for them."""
+        """Reload changed certificates at once."""
         if self.parts.roles.app is not None:
             self.parts.roles.app.reload_certificates()
 

@@ -1,51 +1,49 @@
-"""Brokers of one cluster inside the test. Each stores in memory of its own, so a takeover loses records."""
+"""Brokers of one cluster inside the test, on one database."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 from posthouse.model.clock import SystemClock
 from posthouse.node import Node
+from posthouse.node_context import StorageSource
 from posthouse.node_roles import Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
-from posthouse.storage.contract import Storage
-from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
+from posthouse.shared_storage import SharedStorages
+from posthouse.storage.shared.membership.lease import LeaseTimes
 from tests.served import on_any_port
 
 TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
 
 
-class MemoryStorages:
-    """A new storage for each lease."""
-
-    async def open(self) -> None:
-        return
-
-    def make(self, lease: Lease) -> Storage:
-        return MemoryStorage(SystemClock())
-
-    async def close(self) -> None:
-        return
-
-
 def node_settings(url: str, name: str, **settings: Any) -> Settings:
+    """Large objects are in a directory of the database."""
+    objects = Path(gettempdir()) / f"posthouse-objects-{url.rpartition('/')[2]}"
+    objects.mkdir(exist_ok=True)
     return on_any_port(
-        database=ServiceUrl(url), objects=ServiceUrl("file:///nowhere"), broker_name=name, **settings
+        **{
+            "database": ServiceUrl(url),
+            "objects": ServiceUrl(f"file://{objects}"),
+            "broker_name": name,
+            **settings,
+        }
     )
 
 
-def node(url: str, name: str, storages: MemoryStorages | None = None, **settings: Any) -> Node:
+def node(url: str, name: str, storages: StorageSource | None = None, **settings: Any) -> Node:
     made = node_settings(url, name, **settings)
-    return Node(made, storages or MemoryStorages(), times=TIMES, patience_seconds=4.0)
+    shared = storages or SharedStorages(made, SystemClock())
+    return Node(made, shared, times=TIMES, patience_seconds=4.0)
 
 
 @asynccontextmanager
 async def nodes(url: str, *names: str, **settings: Any) -> AsyncIterator[list[Node]]:
-    """The first is the holder."""
+    """The first is the coordinator."""
     async with AsyncExitStack() as stack:
         made = []
         for name in names:
@@ -53,7 +51,7 @@ async def nodes(url: str, *names: str, **settings: Any) -> AsyncIterator[list[No
             await each.start()
             stack.push_async_callback(each.stop)
             made.append(each)
-        assert [each.role for each in made] == [Role.HOLDER, *[Role.STANDBY] * (len(names) - 1)]
+        assert [each.role for each in made] == [Role.COORDINATOR, *[Role.MEMBER] * (len(names) - 1)]
         yield made
 
 
@@ -70,5 +68,5 @@ async def is_closed(reader: asyncio.StreamReader) -> None:
             pass
 
 
-def holds(each: Node) -> Callable[[], bool]:
-    return lambda: each.role is Role.HOLDER
+def coordinates(each: Node) -> Callable[[], bool]:
+    return lambda: each.role is Role.COORDINATOR

@@ -1,4 +1,4 @@
-"""A node as a process, with its records in memory.
+"""A node as a process.
 
 `python -m tests.cluster.serving_node URL NAME [usual-times]`
 """
@@ -7,9 +7,11 @@ import sys
 
 from posthouse.cli.serve import run
 from posthouse.loaded_settings import LoadedSettings
+from posthouse.model.clock import SystemClock
 from posthouse.node import Node
+from posthouse.shared_storage import SharedStorages
 from posthouse.storage.shared.membership.lease import LeaseTimes
-from tests.cluster.nodes import TIMES, MemoryStorages, node_settings
+from tests.cluster.nodes import TIMES, node_settings
 
 
 def main() -> None:
@@ -18,7 +20,7 @@ def main() -> None:
     run(
         LoadedSettings.of_program(node_settings(url, name)),
         hints=False,
-        make=lambda settings: Node(settings, MemoryStorages(), times=times),
+        make=lambda settings: Node(settings, SharedStorages(settings.settings, SystemClock()), times=times),
     )
 
 

@@ -23,7 +23,7 @@ from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, 
 from posthouse.protocols.membership import Membership
 from posthouse.storage.memory.engine import MemoryStorage
 from tests.cluster.cuttable import cuttable
-from tests.cluster.nodes import holds, is_closed, node, until
+from tests.cluster.nodes import coordinates, is_closed, node, until
 from tests.protocols.kafka.handlers.group_wire import join_request
 from tests.protocols.kafka.wire import Wire
 from tests.served import on_any_port
@@ -47,7 +47,7 @@ async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> No
             await asyncio.to_thread(producer.flush, 20)
             assert done == [None]
             way.cut()
-            await until(holds(second))
+            await until(coordinates(second))
             lease = first.parts.roles.lease
             assert lease is not None
             assert lease.is_cut_off

@@ -8,14 +8,15 @@ import httpx
 import pika
 import psycopg
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from posthouse.model.brokers import ClusterView
 from posthouse.model.errors import InvalidConfig
-from posthouse.node_roles import NodeFailed, Role
+from posthouse.node_context import NodeFailed
+from posthouse.node_roles import Role
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import DatabaseAway
-from tests.cluster.nodes import holds, is_closed, node, nodes, until
+from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
 Sql = psycopg.Connection[tuple[object, ...]]
@@ -26,7 +27,7 @@ async def test_a_standby_takes_over_when_the_holder_stops(url: str) -> None:
         pass
     async with nodes(url, "a", "b") as (first, second):
         await first.stop()
-        await until(holds(second), 5)
+        await until(coordinates(second), 5)
         assert second.epoch == 3
         producer = AIOKafkaProducer(bootstrap_servers=str(second.listeners["kafka"]))
         await producer.start()
@@ -54,7 +55,7 @@ async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
         async with httpx.AsyncClient(timeout=15) as http:
             answer = await http.get(f"http://{address}/v1/topics")
         assert answer.status_code == 200
-        await until(lambda: sum(each.role is Role.HOLDER for each in others) == 1)
+        await until(lambda: sum(each.role is Role.COORDINATOR for each in others) == 1)
 
 
 async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: str, sql: Sql) -> None:
@@ -65,12 +66,12 @@ async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: s
     waiting = node(url, "a")
     await waiting.start()
     try:
-        assert not holds(waiting)()
+        assert not coordinates(waiting)()
         address = waiting.listeners["amqp"]
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert len(await asyncio.wait_for(reader.readexactly(7), 15)) == 7
-        assert holds(waiting)()
+        assert coordinates(waiting)()
         writer.close()
     finally:
         await waiting.stop()
@@ -85,7 +86,7 @@ async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(u
         # as if it had been paused: its lease has ended, and the other broker was faster
         sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
         both = (first, second)
-        await until(lambda: [each.epoch for each in both if each.role is Role.HOLDER] == [3])
+        await until(lambda: [each.epoch for each in both if each.role is Role.COORDINATOR] == [3])
         await is_closed(reader)
         writer.close()
 
@@ -118,8 +119,11 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
         try:
             await until(lambda: not lease.is_valid)
             await until(lambda: lease.is_cut_off)
-            consumer = AIOKafkaConsumer("t", bootstrap_servers=where, auto_offset_reset="earliest")
+            # It knows where to begin: what the bounds are now, only the database could say.
+            consumer = AIOKafkaConsumer(bootstrap_servers=where)
             await consumer.start()
+            consumer.assign([TopicPartition("t", 0)])
+            consumer.seek(TopicPartition("t", 0), 0)
             found = await asyncio.wait_for(consumer.getone(), 20)
             assert found.value == b"1"
             await consumer.stop()
@@ -134,7 +138,7 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
         finally:
             postgres.resume()
         await until(lambda: lease.is_valid)
-        assert holder.role is Role.HOLDER
+        assert holder.role is Role.COORDINATOR
         assert holder.epoch == lease.epoch
         await asyncio.wait_for(sending, 20)
         await producer.stop()
@@ -144,15 +148,15 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
     async with nodes(url, "a", "b") as (first, second):
         sql.execute("UPDATE lease SET epoch = epoch + 5")
         await until(lambda: max(first.epoch, second.epoch) > 6)
-        holder, standby = (first, second) if first.role is Role.HOLDER else (second, first)
+        holder, standby = (first, second) if first.role is Role.COORDINATOR else (second, first)
         await until(lambda: standby.view.epoch > 6)
         sql.execute("UPDATE lease SET epoch = 2, until = '-infinity'")
         await until(lambda: holder.parts.registry.loss and standby.parts.registry.loss)
-        await until(lambda: holder.role is standby.role is Role.STANDBY)
+        await until(lambda: holder.role is standby.role is Role.MEMBER)
         await asyncio.sleep(0.5)
-        assert holder.role is standby.role is Role.STANDBY
+        assert holder.role is standby.role is Role.MEMBER
         sql.execute("UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL")
-        await until(lambda: Role.HOLDER in (holder.role, standby.role))
+        await until(lambda: Role.COORDINATOR in (holder.role, standby.role))
 
 
 async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: str, sql: Sql) -> None:
@@ -163,7 +167,7 @@ async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: st
         one = node(url, "a")
         await one.start()
         stack.push_async_callback(one.stop)
-        assert (one.role, one.view.commits) == (Role.STANDBY, 1000)
+        assert (one.role, one.view.commits) == (Role.MEMBER, 1000)
 
         async def no_heartbeat() -> ClusterView:
             raise DatabaseAway("no heartbeat")
@@ -171,16 +175,16 @@ async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: st
         one.parts.registry.beat = no_heartbeat  # type: ignore[method-assign]
         sql.execute("UPDATE committer SET number = 900")  # as the promoted standby has it
         await until(lambda: one.parts.registry.loss)
-        assert one.role is Role.STANDBY
+        assert one.role is Role.MEMBER
         # A broker that has seen nothing refuses as well.
         fresh = node(url, "b")
         await fresh.start()
         stack.push_async_callback(fresh.stop)
-        assert fresh.role is Role.STANDBY
+        assert fresh.role is Role.MEMBER
         assert fresh.parts.registry.loss is not None
         assert "number 900, and had 1000" in fresh.parts.registry.loss
         await accept_loss(url)
-        await until(holds(fresh))
+        await until(coordinates(fresh))
 
 
 async def test_the_log_says_why_the_lease_was_lost(url: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -198,7 +202,7 @@ async def test_two_brokers_of_one_name(url: str) -> None:
     await first.ended()
     with pytest.raises(NodeFailed, match="broker_name"):
         await first.stop()
-    await until(holds(again))
+    await until(coordinates(again))
     await again.stop()
 
 
@@ -236,7 +240,7 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
         sql.execute("SELECT take_lease(%s, 60)", [uuid4()])
     one = node(url, "a")
     await one.start()
-    assert one.role is (Role.HOLDER if is_holder else Role.STANDBY)
+    assert one.role is (Role.COORDINATOR if is_holder else Role.MEMBER)
     one.parts.registry.beat = broken  # type: ignore[assignment,method-assign]
     await asyncio.wait_for(one.ended(), 5)
     with pytest.raises(NodeFailed, match="an error of the broker"):

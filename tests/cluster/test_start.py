@@ -16,47 +16,56 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.node import Node
 from posthouse.node_roles import Role
 from posthouse.settings import Address
-from posthouse.storage.contract import Storage
-from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.shared_storage import SharedStorages
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.logs import loading
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.time_limit import cut_if_cancelled
-from tests.cluster.nodes import MemoryStorages, holds, node, nodes, until
+from tests.cluster.nodes import coordinates, node, node_settings, nodes, until
 
 Sql = psycopg.Connection[tuple[object, ...]]
 
 
-class HangingStorage(MemoryStorage):
-    async def open(self) -> None:
-        await asyncio.get_running_loop().create_future()
+class HangingStorages(SharedStorages):
+    """Those of the coordinator hang."""
 
-
-class HangingStorages(MemoryStorages):
     made = 0
 
-    def make(self, lease: Lease) -> Storage:
+    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
         self.made += 1
-        return HangingStorage(SystemClock())
+        storage = super().make(lease, member)
+        if lease is not None:
+            storage.open = hang  # type: ignore[method-assign]
+        return storage
 
 
-class RefusingStorages(MemoryStorages):
-    made = 0
+class RefusingStorages(SharedStorages):
+    """They refuse to be the coordinator's."""
 
-    def make(self, lease: Lease) -> Storage:
-        self.made += 1
+    refused = 0
+
+    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
+        if lease is None:
+            return super().make(lease, member)
+        self.refused += 1
         raise InvalidConfig("a file is missing")
 
 
+async def hang() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
 async def hanging(url: str) -> tuple[Node, "asyncio.Task[None]"]:
-    storages = HangingStorages()
+    storages = HangingStorages(node_settings(url, "a"), SystemClock())
     one = node(url, "a", storages)
     starting = asyncio.create_task(one.start())
     await until(lambda: storages.made)
     return one, starting
 
 
-async def test_a_holder_whose_start_hangs_can_be_stopped(url: str, sql: Sql) -> None:
+async def test_a_coordinator_whose_start_hangs_can_be_stopped(url: str, sql: Sql) -> None:
     one, starting = await hanging(url)
     starting.cancel()
     await asyncio.wait_for(asyncio.wait([starting]), 5)
@@ -71,7 +80,7 @@ async def test_a_start_ends_with_the_lease(url: str) -> None:
     assert lease is not None
     lease.fenced("the database has lost commits")
     await asyncio.wait_for(starting, 5)
-    assert one.role is Role.STANDBY
+    assert one.role is Role.MEMBER
     await one.stop()
 
 
@@ -122,21 +131,21 @@ async def test_a_standby_with_a_bad_certificate_does_not_start(url: str) -> None
 
 
 async def test_a_broker_that_cannot_serve_as_it_is_configured_ends_at_its_start(url: str, sql: Sql) -> None:
-    one = node(url, "a", RefusingStorages())
+    one = node(url, "a", RefusingStorages(node_settings(url, "a"), SystemClock()))
     with pytest.raises(InvalidConfig, match="a file is missing"):
         await one.start()
     assert sql.execute("SELECT holder FROM lease").fetchone() == (None,)
 
 
-async def test_a_standby_that_cannot_serve_leaves_the_lease_to_others(url: str) -> None:
+async def test_a_member_that_cannot_coordinate_leaves_the_lease_to_others(url: str) -> None:
     async with nodes(url, "a") as (first,):
-        storages = RefusingStorages()
+        storages = RefusingStorages(node_settings(url, "b"), SystemClock())
         refusing, other = node(url, "b", storages), node(url, "c")
         await refusing.start()
         await first.stop()
-        await until(lambda: storages.made)
+        await until(lambda: storages.refused)
         await other.start()
-        await until(holds(other), 4)
+        await until(coordinates(other), 4)
         assert not refusing.parts.running.done()
         await refusing.stop()
         await other.stop()

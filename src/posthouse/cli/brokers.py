@@ -10,7 +10,7 @@ from posthouse.cli.output import or_dash, print_json, print_table, say
 
 app = typer.Typer(
     name="broker",
-    help="List the brokers that share a storage, and who of them holds the lease.",
+    help="List the brokers that share a storage, and which of them is the coordinator.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -26,7 +26,7 @@ def _group() -> None:
 
 @app.command("list", epilog="`posthouse broker list`")
 def list_brokers(context: typer.Context, json: Json = False, admin: Admin = None) -> None:
-    """List the brokers that were seen in the last seconds. Any of them answers, through the holder."""
+    """List the brokers that were seen in the last seconds. Any of them answers, through the coordinator."""
     with open_admin(context, admin) as client:
         found = client.get("/v1/brokers")
     if json:

@@ -1,1 +1,1 @@
-"""Brokers that share a storage: a standby passes connections on to the broker that holds the lease."""
+"""Brokers that share a storage: what members pass on and relay to the coordinator, and hints among all."""

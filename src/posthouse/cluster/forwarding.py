@@ -1,8 +1,9 @@
-"""A client's connection to a standby, whose bytes go to the holder of the lease and back.
+"""A client's connection to a member, whose bytes go to the coordinator and back.
 
 Neither direction buffers more than a transport's high watermark: a side that does not take its bytes stops
 the reading from the other. Each side may close its half of the connection before the other one. No connection
-stays because its client does nothing: not after the holder has ended, and not while the client reads nothing.
+stays because its client does nothing: not after the coordinator has ended, and not while the client reads
+nothing.
 """
 
 import asyncio
@@ -13,10 +14,8 @@ from typing import cast
 from uuid import UUID
 
 from posthouse.cluster.dialling import Dialler, NoCoordinator
-from posthouse.cluster.kafka_frames import OpenRequests
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
-from posthouse.cluster.probes import LIVE_ANSWER, Probe
 from posthouse.model.address import Address
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Listener
@@ -28,25 +27,17 @@ _LINGER_SECONDS = 5
 """How long a client may take for its last bytes when the other side has closed."""
 _UNREAD_SECONDS = 300
 """How long a side may take nothing of what waits for it: some consumers do not read while they process what
-they have, and a holder does not read from publishers that are blocked."""
+they have, and a coordinator does not read from publishers that are blocked."""
 _HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
 class Forwarding:
-    """Makes the connections of one listener of a standby."""
+    """Makes the connections of one listener of a member."""
 
-    def __init__(
-        self, name: str, dialler: Dialler, *, answers_probes: bool = False, is_plain_kafka: bool = False
-    ) -> None:
-        """`name` is the name of the listener. With `answers_probes`, `GET /health/live` is answered here.
-
-        With `is_plain_kafka`, a connection whose open requests can be repeated outlives the holder, and
-        waits for the next one.
-        """
+    def __init__(self, name: str, dialler: Dialler) -> None:
+        """`name` is the name of the listener."""
         self.name = name
         self.dialler = dialler
-        self.answers_probes = answers_probes
-        self.is_plain_kafka = is_plain_kafka
 
     def __call__(self, listener: Listener) -> asyncio.Protocol:
         return ForwardedConnection(self, listener)
@@ -58,18 +49,16 @@ class ForwardedConnection(asyncio.Protocol):
     def __init__(self, made_by: Forwarding, listener: Listener) -> None:
         self._made_by = made_by
         self._listener = listener
-        self._probe = Probe() if made_by.answers_probes else None
         self._task: asyncio.Task[None] | None = None
         self._upstream: _Upstream | None = None
         self._has_ended = False
         """The client has sent its last byte."""
         self._early = bytearray()
-        """What the client has sent before the holder was reached: one read, or the head of a probe."""
+        """What the client has sent before the coordinator was reached: one read."""
         self._is_congested = False
-        """The client does not take what the holder sends."""
+        """The client does not take what the coordinator sends."""
         self._unread_bytes = 0
         self._unread_seconds = 0
-        self._open_requests = OpenRequests() if made_by.is_plain_kafka else None
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -82,11 +71,8 @@ class ForwardedConnection(asyncio.Protocol):
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
         if not self._listener.join(self):
             self.transport.abort()
-        elif self._probe is None:
-            self._dial()
-
-    def _dial(self) -> None:
-        self._task = self._loop.create_task(self._forward())
+        else:
+            self._task = self._loop.create_task(self._forward())
 
     async def _forward(self) -> None:
         passage = Passage(listener=self._made_by.name, client=self._client)
@@ -103,9 +89,11 @@ class ForwardedConnection(asyncio.Protocol):
         else:
             self._join(upstream)
 
-    async def _connected(self, dialled: socket.socket, holder: UUID) -> "_Upstream":
+    async def _connected(self, dialled: socket.socket, coordinator: UUID) -> "_Upstream":
         try:
-            _, upstream = await self._loop.create_connection(lambda: _Upstream(self, holder), sock=dialled)
+            _, upstream = await self._loop.create_connection(
+                lambda: _Upstream(self, coordinator), sock=dialled
+            )
         except BaseException:
             dialled.close()
             raise
@@ -115,7 +103,7 @@ class ForwardedConnection(asyncio.Protocol):
         self._upstream = upstream
         self._listener.prove(self)
         if self._early:
-            self._send(upstream, bytes(self._early))
+            upstream.transport.write(bytes(self._early))
             self._early.clear()
         if self._has_ended:
             upstream.transport.write_eof()
@@ -124,34 +112,10 @@ class ForwardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._upstream is not None:
-            self._send(self._upstream, data)
+            self._upstream.transport.write(data)
         else:
-            self._take_early(data)
-
-    def _send(self, upstream: "_Upstream", data: bytes) -> None:
-        if self._open_requests is not None:
-            self._open_requests.sent(data)
-        upstream.transport.write(data)
-
-    def receive(self, data: bytes) -> None:
-        """What the holder has sent."""
-        if self._open_requests is not None:
-            self._open_requests.received(data)
-        self.transport.write(data)
-
-    def _take_early(self, data: bytes) -> None:
-        self._early += data
-        is_probe = self._probe is not None and self._probe.is_one(self._early)
-        if is_probe is None:
-            return
-        if is_probe:
-            self._listener.prove(self)
-            self.transport.write(LIVE_ANSWER)
-            self.transport.close()
-            return
-        self.transport.pause_reading()
-        if self._task is None:
-            self._dial()
+            self._early += data
+            self.transport.pause_reading()
 
     def eof_received(self) -> bool:
         self._has_ended = True
@@ -170,9 +134,7 @@ class ForwardedConnection(asyncio.Protocol):
             self._upstream.transport.resume_reading()
 
     def upstream_ended(self) -> None:
-        """The holder has sent its last byte."""
-        if self._waits_again():
-            return
+        """The coordinator has sent its last byte."""
         if self._has_ended:
             self.leave()
         elif not self.transport.is_closing():
@@ -180,23 +142,8 @@ class ForwardedConnection(asyncio.Protocol):
             self._loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def upstream_lost(self, upstream: "_Upstream") -> None:
-        if upstream is self._upstream and not self._waits_again():
+        if upstream is self._upstream:
             self.leave()
-
-    def _waits_again(self) -> bool:
-        """Whether the client waits for another holder, and notices nothing of it."""
-        if self._open_requests is None or self._has_ended or self.transport.is_closing():
-            return False
-        to_repeat = self._open_requests.to_repeat()
-        if to_repeat is None:
-            return False
-        upstream, self._upstream = self._upstream, None
-        assert upstream is not None
-        upstream.transport.abort()
-        self._open_requests = OpenRequests()
-        self._early[:0] = to_repeat
-        self._dial()
-        return True
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -218,7 +165,7 @@ class ForwardedConnection(asyncio.Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the holder was not reached yet."""
+        """Whether the coordinator was not reached yet."""
         return self._upstream is None and not self.transport.is_closing()
 
     def detach(self) -> None:
@@ -233,8 +180,8 @@ class ForwardedConnection(asyncio.Protocol):
 
     def tick(self) -> bool:
         """Whether the client reads too slowly."""
-        if self._upstream is not None and self._made_by.dialler.is_succeeded(self._upstream.holder):
-            self.abort()  # its client connects again, and reaches the new holder
+        if self._upstream is not None and self._made_by.dialler.is_succeeded(self._upstream.coordinator):
+            self.abort()  # its client connects again, and reaches the new coordinator
             return False
         return self._reads_too_slowly()
 
@@ -247,20 +194,20 @@ class ForwardedConnection(asyncio.Protocol):
         self._unread_bytes = waiting
         if self._unread_seconds < _LINGER_SECONDS:
             return False
-        has_holder = self._upstream is not None and not self._upstream.has_hung_up
-        return not has_holder or self._unread_seconds >= _UNREAD_SECONDS
+        is_connected = self._upstream is not None and not self._upstream.has_hung_up
+        return not is_connected or self._unread_seconds >= _UNREAD_SECONDS
 
 
 class _Upstream(asyncio.Protocol):
-    """The side of the holder."""
+    """The side of the coordinator."""
 
-    def __init__(self, client: ForwardedConnection, holder: UUID) -> None:
+    def __init__(self, client: ForwardedConnection, coordinator: UUID) -> None:
         self._client = client
-        self.holder = holder
+        self.coordinator = coordinator
         """The incarnation of the broker that was dialled."""
         self._has_ended = False
         self.is_congested = False
-        """The holder does not take what the client sends."""
+        """The coordinator does not take what the client sends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -269,7 +216,7 @@ class _Upstream(asyncio.Protocol):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the holder has closed. While reading is paused, the event loop does not hear of it."""
+        """Whether the coordinator has closed. While reading is paused, the event loop does not hear of it."""
         if self.transport.is_closing():
             return True
         poll = select.poll()
@@ -277,7 +224,7 @@ class _Upstream(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def data_received(self, data: bytes) -> None:
-        self._client.receive(data)
+        self._client.transport.write(data)
 
     def eof_received(self) -> bool:
         self._has_ended = True

@@ -13,6 +13,7 @@ from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
+from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
@@ -44,6 +45,8 @@ class Backend:
     """None for a broker that does not share its storage."""
     relay: Relay | None = None
     """Of a broker that shares its storage and does not coordinate."""
+    peer_traffic: PeerTraffic | None = None
+    """Of a broker that shares its storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +60,5 @@ class FrontEnd:
     reads_cut_off: bool = False
     """Whether it answers while the broker has no lease because the database cannot be reached. It must then
     answer only what is durable and cannot have changed."""
+    is_passed_on: bool = False
+    """Whether its connections go to the coordinator as they are: TLS is between the client and that one."""

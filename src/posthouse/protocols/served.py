@@ -11,6 +11,8 @@ from posthouse.protocols.listener import Connection, Listener
 class ServedListener:
     settings: ListenerSettings
     listener: Listener
+    is_passed_on: bool = False
+    """Its connections go to the coordinator as they are, with their TLS."""
 
     @property
     def name(self) -> str:

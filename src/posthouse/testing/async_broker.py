@@ -136,7 +136,7 @@ class AsyncBroker:
         app = node.parts.roles.app
         if app is None:
             await node.stop()
-            raise RuntimeError("another broker holds the lease of this storage")
+            raise RuntimeError("the broker does not serve: the database has lost commits")
         self._node = node
         return app
 

@@ -6,6 +6,7 @@ import pytest
 
 from posthouse.app import App
 from posthouse.model.errors import StorageFenced
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -156,6 +157,19 @@ async def test_records_of_the_other_broker(there: Wire, wire: Wire) -> None:
     assert (await there.fetch(topic, 6)).records
 
 
+async def test_storage_is_told_of_partitions_at_their_end_while_others_have_records(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    """The coordinator may write there. A fetch that always finds records elsewhere never waits for them."""
+    topic = TopicId(await there.create_topic("t", partitions=3))
+    await wire.produce(topic, batch(b"a"), partition=1)
+    apps[2].watched.clear()
+    request = fetch_request(*((topic, index, 0) for index in range(3)), min_bytes=1, max_wait_ms=60_000)
+    answer = await wire.ask(request, FetchResponse)
+    assert [bool(each.partitions[0].records) for each in answer.responses] == [False, True, False]
+    assert {PartitionId(topic, index) for index in (0, 2)} <= apps[2].watched
+
+
 async def test_nothing_is_called_unknown_while_the_database_is_away(
     apps: Apps, there: Wire, wire: Wire
 ) -> None:
@@ -172,6 +186,21 @@ async def test_nothing_is_called_unknown_while_the_database_is_away(
     assert (await wire.fetch(topic, 0)).records
     apps[2].failure = None
     assert (await wire.produce(new, batch(b"x"))).error_code == 0
+
+
+async def test_no_partition_of_a_fetch_is_called_unknown_or_out_of_range_while_the_database_is_away(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    known = [await wire.create_topic(name) for name in ("a", "b", "c")]
+    assert (await _described(wire, create=False, name="c")).error_code == 0
+    for topic in known:
+        assert (await there.produce(topic, batch(b"x", b"y"))).error_code == 0
+    new = [await there.create_topic(name) for name in ("d", "e")]
+    apps[2].failure = StorageFenced("the database is away")
+    asked = fetch_request(*((topic, 0, 2) for topic in known), *((topic, 0, 0) for topic in new))
+    response = await wire.ask(asked, FetchResponse)
+    codes = [each.partitions[0].error_code for each in response.responses]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
 
 
 @pytest.mark.parametrize("newer", [False, True])

@@ -27,8 +27,8 @@ async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
     found = await read_status(logs.connection)
     assert [(each.name, each.role) for each in found.brokers] == [
         ("one", "gone"),
-        ("two", "holder"),
-        ("three", "standby"),
+        ("two", "coordinator"),
+        ("three", "member"),
     ]
     assert found.brokers[0].seconds_since_seen is None
     assert found.brokers[1].addresses == {"kafka": "127.0.0.1:9092"}

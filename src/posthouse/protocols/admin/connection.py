@@ -43,8 +43,12 @@ _SERVER = (b"server", b"posthouse")
 class AdminConnections:
     """Makes the connections of one listener."""
 
-    def __init__(self, backend: Backend, dispatcher: Dispatches, host: str) -> None:
+    def __init__(
+        self, backend: Backend, dispatcher: Dispatches, host: str, *, answers_once: bool = False
+    ) -> None:
+        """With `answers_once` a connection is closed after its first response."""
         self.backend = backend
+        self.answers_once = answers_once
         self.dispatcher = dispatcher
         self.host = host
 
@@ -57,6 +61,7 @@ class AdminConnection(asyncio.Protocol):
         self._backend = made_by.backend
         self._dispatcher = made_by.dispatcher
         self._host = made_by.host
+        self._answers_once = made_by.answers_once
         self._listener = listener
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEAD)
         self._head: h11.Request | None = None
@@ -221,11 +226,11 @@ class AdminConnection(asyncio.Protocol):
         if response.content_type:
             headers.append((b"content-type", response.content_type.encode()))
         headers += [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
+        if self._answers_once or (self._is_finishing and isinstance(body, bytes)):
+            headers.append((b"connection", b"close"))
         if isinstance(body, bytes):
             if response.status != 204:
                 headers.append((b"content-length", str(len(body)).encode()))
-            if self._is_finishing:
-                headers.append((b"connection", b"close"))
             self._send(h11.Response(status_code=response.status, headers=headers))
             if body and not is_head:
                 self._send(h11.Data(data=body))

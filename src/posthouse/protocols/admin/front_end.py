@@ -12,7 +12,11 @@ from posthouse.settings import Settings
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
     dispatcher = LazyDispatcher(backend)
-    return lambda listener: AdminConnections(backend, dispatcher, listener.address.host)
+    # The next request on a connection to a member may be one for the coordinator.
+    answers_once = backend.relay is not None
+    return lambda listener: AdminConnections(
+        backend, dispatcher, listener.address.host, answers_once=answers_once
+    )
 
 
 def _describe(address: Address, settings: Settings) -> str:

@@ -8,7 +8,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from posthouse.model.clock import Clock
@@ -127,7 +127,13 @@ class SharedStorage:
         self._upkeep: Upkeep | None = None
         if lease is not None:
             self._definitions = Definitions(
-                database, lease.incarnation, lease.epoch, self._topics, self._logs
+                database,
+                lease.incarnation,
+                lease.epoch,
+                self._topics,
+                self._logs,
+                self._defaults,
+                self._definition_follower.tell,
             )
             self._upkeep = Upkeep(
                 database,
@@ -226,6 +232,8 @@ class SharedStorage:
         self._state = StorageClosed("the storage is closed")
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._definitions is not None:
+            await self._definitions.close()
         await self._definition_follower.stop()
         await self._follower.stop()
         await self._following.close()
@@ -255,6 +263,12 @@ class SharedStorage:
         self._committer.subscribe(arrived)
         self._follower.subscribe(arrived, awaited)
 
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        for partition in partitions:
+            found = self._logs.get(partition)
+            if found is not None:  # else deleted meanwhile
+                self._follower.watch(found)
+
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         self._check_open()
         logs = [self._logs[partition] for partition in partitions]
@@ -267,8 +281,10 @@ class SharedStorage:
 
     async def refresh_definitions(self) -> None:
         self._check_open()
-        if self._lease is None:  # with the lease no other broker changes them
+        if self._definitions is None:
             await self._definition_follower.refresh()
+        else:  # with the lease no other broker changes them
+            await self._definitions.settle()
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""

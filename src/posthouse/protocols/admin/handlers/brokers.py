@@ -1,4 +1,4 @@
-"""The brokers that share the storage, and who of them holds the lease."""
+"""The brokers that share the storage, and which of them is the coordinator."""
 
 from collections.abc import Mapping
 from typing import Annotated, Final, Literal
@@ -16,8 +16,11 @@ from posthouse.protocols.membership import Membership
 _ALONE_ID = 1
 
 Role = Annotated[
-    Literal["holder", "standby", "alone"],
-    Meta(description="`alone`: it does not share its storage."),
+    Literal["coordinator", "member", "alone"],
+    Meta(
+        description="All brokers serve logs. The coordinator also has groups, transactions and queues. "
+        "`alone`: it does not share its storage."
+    ),
 ]
 
 
@@ -35,9 +38,9 @@ class Brokers(msgspec.Struct, frozen=True, kw_only=True):
     brokers: Annotated[list[BrokerView], Meta(description="Those that were seen in the last seconds.")]
     epoch: Annotated[int | None, Meta(description="Of the lease; null if the broker is alone.")]
     lease_seconds: Annotated[
-        float | None, Meta(description="How long the holder may serve unless it renews its lease.")
+        float | None, Meta(description="How long the coordinator may serve unless it renews its lease.")
     ]
-    commits: Annotated[int | None, Meta(description="Of the holder, since its process started.")]
+    commits: Annotated[int | None, Meta(description="Of the coordinator, since its process started.")]
 
 
 async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> Brokers:
@@ -64,7 +67,7 @@ def _shared(membership: Membership) -> Brokers:
     coordinator = membership.coordinator()
     return Brokers(
         brokers=[
-            _view(each, is_holder=coordinator is not None and each.id == coordinator.id)
+            _view(each, is_coordinator=coordinator is not None and each.id == coordinator.id)
             for each in membership.brokers()
         ],
         epoch=membership.epoch,
@@ -73,11 +76,11 @@ def _shared(membership: Membership) -> Brokers:
     )
 
 
-def _view(broker: ClusterBroker, *, is_holder: bool) -> BrokerView:
+def _view(broker: ClusterBroker, *, is_coordinator: bool) -> BrokerView:
     return BrokerView(
         id=broker.id,
         name=broker.name,
-        role="holder" if is_holder else "standby",
+        role="coordinator" if is_coordinator else "member",
         rack=broker.rack,
         version=broker.version,
         addresses={name: str(address) for name, address in broker.addresses.items()},

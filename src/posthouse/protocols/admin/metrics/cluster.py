@@ -1,21 +1,57 @@
-"""The cluster, as its holder sees it. A broker that does not share its storage has none of it."""
+"""The cluster, as this broker sees it. A broker that does not share its storage has none of it."""
 
 from typing import Final
 
-from posthouse.protocols.admin.metrics.family import gauge
+from posthouse.protocols.admin.metrics.family import counter, gauge
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.membership import Membership
+from posthouse.protocols.peer_traffic import PeerTraffic
 
 LIVE: Final = gauge("posthouse_cluster_brokers", "Brokers that share the storage and were seen lately.")
 HOLDER: Final = gauge(
-    "posthouse_lease_held", "1 if this broker holds the lease and may serve, 0 if its time is over."
+    "posthouse_lease_held",
+    "1 if this broker is the coordinator: it holds the lease, whose time is not over. 0 in members.",
 )
 EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the lease; every takeover raises it.")
 LEFT: Final = gauge("posthouse_lease_seconds", "How long the lease lasts unless it is renewed.")
-FAMILIES: Final = (LIVE, HOLDER, EPOCH, LEFT)
+RELAYED: Final = counter(
+    "posthouse_relayed_requests_total", "Kafka requests that this member sent to the coordinator."
+)
+RELAY_FAILURES: Final = counter(
+    "posthouse_relay_failures_total", "Relayed requests that got no response: the coordinator was lost."
+)
+UNANSWERED: Final = gauge("posthouse_relayed_requests_unanswered", "Relayed requests without a response yet.")
+HINT_LINKS: Final = gauge("posthouse_peer_hint_links", "Brokers that hints are exchanged with.")
+HINTS_SENT: Final = counter("posthouse_peer_hints_sent_total", "Hints that this broker sent to others.")
+HINTS_RECEIVED: Final = counter("posthouse_peer_hints_received_total", "Hints from other brokers.")
+HINT_LAG: Final = gauge(
+    "posthouse_peer_hint_lag_seconds",
+    "Time from sending to receiving the last hints, by the clocks of two brokers.",
+)
+FAMILIES: Final = (
+    LIVE,
+    HOLDER,
+    EPOCH,
+    LEFT,
+    RELAYED,
+    RELAY_FAILURES,
+    UNANSWERED,
+    HINT_LINKS,
+    HINTS_SENT,
+    HINTS_RECEIVED,
+    HINT_LAG,
+)
 
 
-def collect(membership: Membership | None, samples: Samples) -> None:
+def collect(membership: Membership | None, traffic: PeerTraffic | None, samples: Samples) -> None:
+    if traffic is not None:
+        samples.add(RELAYED, traffic.relayed_requests)
+        samples.add(RELAY_FAILURES, traffic.relay_failures)
+        samples.add(UNANSWERED, traffic.relayed_unanswered)
+        samples.add(HINT_LINKS, traffic.hint_links)
+        samples.add(HINTS_SENT, traffic.hints_sent)
+        samples.add(HINTS_RECEIVED, traffic.hints_received)
+        samples.add(HINT_LAG, traffic.hint_lag_seconds)
     if membership is None:
         return
     samples.add(LIVE, len(membership.brokers()))

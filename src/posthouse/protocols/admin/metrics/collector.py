@@ -65,7 +65,7 @@ class MetricsCollector:
         await storage.collect(backend.broker, samples)
         if (now := backend.broker.storage_metrics.remote) is not None:
             remote.collect(now(), samples)
-        cluster.collect(backend.membership, samples)
+        cluster.collect(backend.membership, backend.peer_traffic, samples)
         yield samples
         summed: dict[str, int] = {}
         for part in (self._topics, self._groups, self._queues):

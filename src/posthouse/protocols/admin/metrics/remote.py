@@ -46,7 +46,7 @@ LAG: Final = gauge(
 SEGMENTS: Final = counter("posthouse_consolidated_segments_total", "Segments that consolidation wrote.")
 CONSOLIDATED: Final = counter("posthouse_consolidated_bytes_total", "Bytes of those segments.")
 DAMAGED: Final = gauge(
-    "posthouse_consolidation_damaged_logs", "Logs that cannot be consolidated because of damage."
+    "posthouse_consolidation_damaged_logs", "Logs whose consolidation waits because of damage."
 )
 SLOTS: Final = gauge("posthouse_free_slots", "Slots of the database that are empty, of 16.")
 DOOMED: Final = gauge("posthouse_doomed_objects", "Objects that are not used any more and not deleted yet.")

@@ -20,7 +20,7 @@ class BrokerStatus:
     id: int
     name: str
     role: str
-    """holder, standby or gone."""
+    """coordinator, member or gone."""
     addresses: dict[str, str]
     rack: str | None
     version: str
@@ -104,8 +104,8 @@ _BROKERS = """
 SELECT b.id, b.name, b.addresses, b.rack, b.version,
        CASE WHEN b.seen_at <= '-infinity' OR b.seen_at < clock_timestamp() - make_interval(secs => %(live)s)
                 THEN 'gone'
-            WHEN b.incarnation = l.holder AND l.until > clock_timestamp() THEN 'holder'
-            ELSE 'standby' END AS role,
+            WHEN b.incarnation = l.holder AND l.until > clock_timestamp() THEN 'coordinator'
+            ELSE 'member' END AS role,
        CASE WHEN b.seen_at > '-infinity'
             THEN greatest(0, extract(epoch FROM clock_timestamp() - b.seen_at))::float8
             END AS seconds_since_seen

@@ -1,8 +1,7 @@
 """News of logs that other brokers write to: the database is asked, and other brokers give hints.
 
-Every 100 ms one query looks at the logs that readers wait for, or were at the end of a moment ago; without
-such logs nothing is asked. `refresh` looks at once. A hint comes earlier than a query would; nothing depends
-on it.
+Every 100 ms one query looks at the logs that readers wait for, or read a moment ago; without such logs
+nothing is asked. `refresh` looks at once. A hint comes earlier than a query would; nothing depends on it.
 
 The end of a log never decreases. If the database has a lower one than was known before it was asked, it has
 lost commits.
@@ -34,7 +33,7 @@ _REST_FACTOR = 4
 _LONGEST_REST_SECONDS = 1.0
 """Where thousands of logs are followed, or the database is slow, the follower does not look all the time."""
 _RECENT_SECONDS = 5.0
-"""How long a log is followed after it was read at its end."""
+"""How long a log is followed after it was watched."""
 _AWAY_SECONDS = 1.0
 """Pause after a failure."""
 
@@ -67,7 +66,7 @@ class Follower:
         self._subscribers: list[Arrived] = []
         self._awaited: list[Awaited] = []
         self._recent: dict[SharedLog, float] = {}
-        """When they were last read at their end."""
+        """When they were last watched."""
         self._wanted: dict[int, SharedLog] = {}
         """To be refreshed, by number."""
         self._refreshes = JoinedCalls(self._refresh_wanted)
@@ -79,7 +78,7 @@ class Follower:
         self._awaited.append(awaited)
 
     def watch(self, log: SharedLog) -> None:
-        """A reader has come to the end of the log: it will ask again soon."""
+        """A reader has read from memory, or is at the end of the log: it will ask again soon."""
         self._recent[log] = asyncio.get_running_loop().time()
 
     def start(self, confirmed_losses: int) -> None:

@@ -109,12 +109,14 @@ async def load_topics(
     }
 
 
-async def load_logs(connection: DatabaseConnection, topics: Mapping[TopicId, Topic]) -> list[SharedLog]:
-    """The logs of these topics, for a broker that does not coordinate."""
+async def load_logs(
+    connection: DatabaseConnection, topics: Mapping[TopicId, Topic], *, coordinates: bool = False
+) -> list[SharedLog]:
+    """The logs of these topics, without their producers."""
     rows = await _all(
         connection, f"{_LOGS} WHERE l.topic = ANY (%s)", [[topic_uuid(topic) for topic in topics]]
     )
-    found = [_stored_log(row, topics, coordinates=False) for row in rows]
+    found = [_stored_log(row, topics, coordinates) for row in rows]
     return [each for each in found if each is not None]
 
 

@@ -85,6 +85,10 @@ class Registry:
         """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
+    def seconds_since_heard(self) -> float:
+        """Since the database last answered a heartbeat."""
+        return asyncio.get_running_loop().time() - self._seen_at
+
     @property
     def seen(self) -> Seen:
         """What the database must show at least: a broker that takes the lease says so."""

@@ -1,0 +1,156 @@
+"""The app of a node in one role, with all that it exchanges with other brokers."""
+
+import socket
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from posthouse.app import App
+from posthouse.cluster.forwarding import ForwardedConnection
+from posthouse.cluster.hints import HintPeer, Hints
+from posthouse.cluster.member_front_ends import member_front_ends
+from posthouse.cluster.peers import Adopt
+from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
+from posthouse.cluster.relaying import CoordinatorRelay
+from posthouse.model.brokers import ClusterBroker
+from posthouse.node_context import NodeContext
+from posthouse.node_place import PEER
+from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.gate import SECONDS_TO_PROVE
+from posthouse.protocols.introduction import Origin
+from posthouse.protocols.membership import Membership, MemberStanding
+from posthouse.protocols.peer_traffic import PeerTraffic
+from posthouse.storage.shared.membership.lease import Lease
+from posthouse.storage.shared.membership.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedConnection:
+    """A connection of a client between the app of a member and that of the coordinator, on the same node."""
+
+    listener: str
+    """The name of the setting."""
+    socket: socket.socket
+    origin: Origin
+
+
+_GRACE_SECONDS = 5.0
+"""More than a connection waits for a coordinator: waiting is no offence of the client."""
+_TAKEOVER_DRAIN_SECONDS = 0.5
+CUT_OFF_SECONDS = 4.0
+"""A member that has not heard of the database for so long does not say who leads."""
+
+
+class Member:
+    """What the storage of a member needs of its broker."""
+
+    def __init__(self, incarnation: UUID, registry: Registry) -> None:
+        self.incarnation = incarnation
+        self.count_commits = registry.count_commits
+        self.fenced_because: str | None = None
+        """Why the storage writes no more."""
+
+    def fenced(self, why: str) -> None:
+        self.fenced_because = self.fenced_because or why
+
+
+class NodeApp:
+    """Started once, stopped once."""
+
+    def __init__(self, node: NodeContext, lease: Lease | None) -> None:
+        """Without a lease it is the app of a member."""
+        self._node = node
+        self._lease = lease
+        traffic = PeerTraffic()
+        self._relay = CoordinatorRelay(node.own.incarnation, node.dialler, traffic) if lease is None else None
+        self._member = Member(node.own.incarnation, node.registry) if lease is None else None
+        storage = node.storages.make(lease, self._member)
+        waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
+        self.app = App(
+            node.loaded,
+            clock=node.clock,
+            storage=storage,
+            front_ends=FRONT_ENDS if lease is not None else member_front_ends(FRONT_ENDS, node.dialler),
+            membership=Membership(
+                own=node.own,
+                view=lambda: node.registry.view,
+                lease=lease,
+                member=MemberStanding(self._is_cut_off),
+                spreads_partitions=True,
+            ),
+            relay=self._relay,
+            peer_traffic=traffic,
+            seconds_to_prove=SECONDS_TO_PROVE if lease is not None else waiting_seconds,
+        )
+        self._hints = Hints(
+            _peer(node.own),
+            node.secret,
+            lambda: [_peer(each) for each in node.registry.view.brokers if PEER in each.addresses],
+            storage.hinted,
+            clock=node.clock,
+            traffic=traffic,
+        )
+        storage.grown(self._hints.tell)
+
+    def _is_cut_off(self) -> bool:
+        return self._node.registry.seconds_since_heard() > CUT_OFF_SECONDS
+
+    @property
+    def fenced_because(self) -> str | None:
+        """Why the storage of a member writes no more."""
+        return None if self._member is None else self._member.fenced_because
+
+    async def start(self) -> None:
+        await self.app.start(self._node.place.copies())
+        self._hints.start()
+
+    def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
+        """What serves connections of other brokers."""
+        if isinstance(passage, HintPassage):
+            return partial(self._hints.adopt, passage=passage)
+        if self._lease is None:
+            return Refusal.NOT_COORDINATOR
+        listener = self.app.listener(passage.listener)
+        if listener is None:
+            return Refusal.NO_SUCH_LISTENER
+        origin = Origin(client=passage.client)
+        if isinstance(passage, RelayPassage):
+            origin = Origin(client=passage.client, relayed_by=passage.broker, user=passage.user)
+        return partial(listener.adopt, origin=origin)
+
+    def sweep(self) -> None:
+        """To be called about once a second."""
+        if self._relay is not None:
+            self._relay.sweep()
+
+    def go_on_with(self, moved: list[MovedConnection]) -> None:
+        """Serve the connections, which are taken from the list."""
+        while moved:
+            each = moved.pop()
+            listener = self.app.listener(each.listener)
+            if listener is None:
+                each.socket.close()
+            else:
+                listener.adopt(each.socket, each.origin)
+
+    async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
+        """If this broker takes over, it gives `moved`: the connections that its next app can go on with are
+        added to it. Connections that wait for a coordinator stay, and reach this one. For a client that knows
+        no other living broker, a closed connection would be the end: it asks only the addresses that it began
+        with."""
+        await self._hints.stop()
+        if moved is None:
+            await self.app.stop(at_once=at_once)
+            return
+        for connection in self.app.connections:
+            if isinstance(connection, ForwardedConnection) and connection.is_waiting:
+                connection.detach()
+
+        def take(listener: str, taken: socket.socket, origin: Origin) -> None:
+            moved.append(MovedConnection(listener=listener, socket=taken, origin=origin))
+
+        await self.app.stop(drain_seconds=_TAKEOVER_DRAIN_SECONDS, take=take)
+
+
+def _peer(broker: ClusterBroker) -> HintPeer:
+    return HintPeer(id=broker.id, incarnation=broker.incarnation, address=broker.addresses[PEER])

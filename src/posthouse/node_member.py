@@ -1,0 +1,103 @@
+"""A node without the lease: it serves logs, and relays or passes on the rest to the coordinator."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from posthouse.model.errors import InvalidConfig, PosthouseError
+from posthouse.node_app import MovedConnection, NodeApp
+from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
+
+log = logging.getLogger(__name__)
+
+
+class MemberRole:
+    """Run once, then stopped."""
+
+    def __init__(
+        self, node: NodeContext, *, started: Callable[[], None], suspended: Callable[[], None]
+    ) -> None:
+        """`started` is called each time clients are accepted, `suspended` while they are not, because the
+        database has lost commits and an operator has to decide."""
+        self._node = node
+        self._started = started
+        self._suspended = suspended
+        self._has_failed = False
+        self._stopping: asyncio.Task[None] | None = None
+        """Of the last app that served."""
+        self.app: NodeApp | None = None
+        """While it serves."""
+
+    async def run(self, *, is_first: bool) -> None:
+        """Until it is cancelled. Serves while the database is there and has lost no commits. With `is_first`,
+        raises InvalidConfig if it cannot start."""
+        node = self._node
+        while True:
+            node.check_registry()
+            if node.registry.loss is not None:
+                self._suspended()
+            else:
+                try:
+                    await self._serve()
+                except InvalidConfig as error:
+                    if is_first:
+                        raise
+                    await self._cannot_serve(error, REST_SECONDS)
+                except (PosthouseError, OSError) as error:
+                    if isinstance(error, NodeFailed):
+                        raise
+                    await self._cannot_serve(error, AGAIN_SECONDS)
+                else:
+                    is_first = False
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _cannot_serve(self, error: Exception, seconds: float) -> None:
+        if not self._has_failed:  # one line, however often it tries
+            log.error("broker %s cannot serve as a member: %s", self._node.own.name, error)
+        self._has_failed = True
+        await asyncio.sleep(seconds)
+
+    async def _serve(self) -> None:
+        """Returns when the storage must be opened anew: it writes no more, or the database has lost commits
+        that this broker may remember."""
+        node = self._node
+        losses = node.registry.view.confirmed_losses
+        app = NodeApp(node, None)
+        await app.start()
+        self.app = app
+        self._has_failed = False
+        self._started()
+        why: str | None = None
+        while why is None:
+            node.check_registry()
+            app.sweep()
+            await asyncio.sleep(AGAIN_SECONDS)
+            why = node.registry.loss or app.fenced_because
+            if node.registry.view.confirmed_losses != losses:
+                why = why or "the database has lost commits"
+        log.warning("broker %s closes all connections: %s", node.own.name, why)
+        await self.stop(at_once=True)
+
+    async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
+        """No-op if it does not serve. `moved` is for a takeover: see `NodeApp.stop`. Raises NodeFailed if it
+        does not stop in time.
+
+        A stop that has begun goes on if its caller is cancelled, and the next caller waits for it.
+        """
+        app, self.app = self.app, None
+        if app is not None:
+            self._stopping = asyncio.create_task(self._stop(app, at_once=at_once, moved=moved))
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self, app: NodeApp, *, at_once: bool, moved: list[MovedConnection] | None) -> None:
+        seconds = ABANDON_SECONDS
+        if not at_once and moved is None:
+            seconds += self._node.settings.shutdown_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                await app.stop(at_once=at_once, moved=moved)
+        except TimeoutError:
+            raise NodeFailed(f"the broker did not stop serving within {seconds:g} s") from None
+        except PosthouseError as error:
+            log.warning("broker %s: stopping as a member: %s", self._node.own.name, error)
