@@ -209,6 +209,7 @@ class Broker:
             await self._coordination.load()
             if self._storage.has_lost_commits:
                 await self._storage.forget_lost_commits()
+            await self._storage.admit_members()
         except BaseException:
             await self._close()
             raise
