@@ -49,13 +49,16 @@ class _Member:
     def __init__(self, address: Address | None) -> None:
         self.coordinator = None if address is None else Coordinator(incarnation=uuid4(), address=address)
         self.traffic = PeerTraffic()
+        self.held_bytes: list[int] = []
+        """Of incomplete responses, as often as one has grown."""
         self.relay = CoordinatorRelay(
-            Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
+            uuid4(), Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
         )
         self._encoder = RequestEncoder("relayed")
 
     def open(self, user: str | None = None, listener: str = "kafka") -> CompanionConnection:
-        return self.relay.open(listener, _CLIENT, user)
+        connection = self.relay.open(listener, _CLIENT, user, lambda: self.held_bytes.append(connection.held))
+        return connection
 
     def frame(self, request: Message) -> tuple[memoryview, Callable[[bytes, type[MessageT]], MessageT]]:
         """Without its length, as a connection has received it; and how its response is read."""
@@ -91,7 +94,8 @@ async def _coordinator(**settings: object) -> AsyncIterator[tuple[App, Address]]
         listener = app.listener(passage.listener)
         assert listener is not None
         return partial(
-            listener.adopt, origin=Origin(client=passage.client, is_relayed=True, user=passage.user)
+            listener.adopt,
+            origin=Origin(client=passage.client, relayed_by=passage.broker, user=passage.user),
         )
 
     async with AsyncExitStack() as stack:
@@ -251,3 +255,79 @@ async def test_a_connection_that_closes_while_it_dials() -> None:
     with pytest.raises(Unavailable, match="is closed"):
         await waiting
     assert not member.relay._open
+
+
+async def test_a_connection_that_is_closed_delivers_nothing_afterwards() -> None:
+    """The client may repeat its requests by another way. A reset tells that the kernel has discarded them."""
+    adopted: list[socket.socket] = []
+    async with _peers(lambda passage: adopted.append) as address:
+        member = _Member(address)
+        connection = member.open()
+        frame, _ = member.frame(MetadataRequest(topics=[]))
+        unanswered = connection.send(frame)
+        await until(lambda: adopted and connection._sent)
+        connection.close()
+        with pytest.raises(Unavailable):
+            await unanswered
+        with pytest.raises(ConnectionResetError):
+            while await asyncio.get_running_loop().sock_recv(adopted[0], 4096):
+                pass
+            pytest.fail("the connection ended as if all had been said")
+        adopted[0].close()
+
+
+async def test_a_user_whose_name_is_too_long_for_other_brokers(caplog: pytest.LogCaptureFixture) -> None:
+    async with _peers(lambda passage: Refusal.NOT_COORDINATOR) as address:
+        member = _Member(address)
+        with pytest.raises(Unavailable, match="at most 4096 bytes"):
+            await member.ask(member.open("\u00fc" * 5000), MetadataRequest(topics=[]), MetadataResponse)
+    assert "relaying requests of the client 10.0.0.1:5 failed" in caplog.text
+    assert member.traffic.relayed_unanswered == 0
+
+
+async def test_limits_of_connections_are_those_of_the_member() -> None:
+    """The coordinator neither counts relayed connections nor delays them for what their client has done."""
+    async with _coordinator(max_connections=2, max_connections_per_address=1) as (app, address):
+        member = _Member(address)
+        relayed = [member.open() for _ in range(4)]
+        for each in relayed:
+            await member.ask(each, MetadataRequest(topics=[]), MetadataResponse)
+        assert len(app.connections) == 4
+        frame = memoryview(b"\x7f\xff\x00\x00" + b"\x00" * 8)  # an API that there is not
+        for _ in range(15):
+            with pytest.raises(Unavailable):
+                await asyncio.wait_for(member.open().send(frame), _SECONDS)
+        listener = app.listener("kafka")
+        assert listener is not None
+        assert (len(listener._gate), listener._gate.counters.offences) == (0, 0)
+        for each in relayed:
+            each.close()
+
+
+async def test_back_pressure_on_the_coordinator() -> None:
+    adopted: list[socket.socket] = []
+    async with _peers(lambda passage: adopted.append) as address:
+        member = _Member(address)
+        connection = member.open()
+        connection.pause_reading()  # also before it is connected
+        frame, _ = member.frame(MetadataRequest(topics=[]))
+        response = connection.send(frame)
+        await until(lambda: adopted and connection._sent)
+        expected = bytes(frame[4:8]) + b"x" * 200_000
+        first, rest = expected[:100_000], expected[100_000:]
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(adopted[0], len(expected).to_bytes(4) + first)
+        await asyncio.sleep(0.05)
+        assert (connection.held, member.held_bytes) == (0, [])
+        connection.resume_reading()
+        await until(lambda: connection.held == 4 + len(first))
+        assert member.held_bytes[-1] == connection.held
+        connection.pause_reading()
+        await loop.sock_sendall(adopted[0], rest)
+        await asyncio.sleep(0.05)
+        assert connection.held == 4 + len(first)
+        connection.resume_reading()
+        assert await asyncio.wait_for(response, _SECONDS) == expected
+        assert connection.held == 0
+        connection.close()
+        adopted[0].close()

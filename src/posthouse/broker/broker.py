@@ -341,8 +341,7 @@ class Broker:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
         self.traffic.forget(topic.name for topic in topics)
-        await self.groups.forget_topics([topic.id for topic in topics])
-        await self.subscriptions.forget_topics([topic.id for topic in topics])
+        await self._forget_offsets(topics)
         self._wake_readers_of(topics)
 
     def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
@@ -385,12 +384,20 @@ class Broker:
         return topic
 
     def _topics_followed(self, deleted: Sequence[Topic]) -> None:
-        """Another broker has changed topics, and deleted these."""
+        """Topics have changed, and these were deleted: by another broker, or by this one when storage failed
+        without an answer."""
         names = [topic.name for topic in deleted]
         self.recent_deletions.add(names)
         self.traffic.forget(names)
         self.groups.topics_changed()
         self._wake_readers_of(deleted)
+        if deleted and self.coordinates:
+            self.namespaces.background.start(self._forget_offsets(deleted), "offsets of deleted topics")
+
+    async def _forget_offsets(self, deleted: Sequence[Topic]) -> None:
+        """Of all groups."""
+        await self.groups.forget_topics([topic.id for topic in deleted])
+        await self.subscriptions.forget_topics([topic.id for topic in deleted])
 
     def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
         self.access.follow_secret(state)

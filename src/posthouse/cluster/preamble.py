@@ -76,6 +76,8 @@ class Passage:
 class RelayPassage:
     """Some requests of a client that stays connected to the dialling broker. There is no TLS in them."""
 
+    broker: UUID
+    """The incarnation of the dialling broker."""
     listener: str
     client: Address
     user: str | None
@@ -110,8 +112,11 @@ def check_challenge(challenge: bytes) -> None:
 
 
 def request(secret: bytes, challenge: bytes, passage: AnyPassage) -> tuple[bytes, bytes]:
-    """What the dialling broker sends, and the words in it that the other one has to prove it has read."""
+    """What the dialling broker sends, and the words in it that the other one has to prove it has read. Raises
+    ValueError if they are too long, for which the name of the user may be the reason."""
     words = json.dumps(_said(passage) | {"number": os.urandom(16).hex()}).encode()
+    if len(words) > _MOST_WORDS:
+        raise ValueError(f"another broker is told at most {_MOST_WORDS} bytes, and these are {len(words)}")
     return LENGTH.pack(len(words)) + words + _proof(secret, _DIALLING, challenge, words), words
 
 
@@ -120,7 +125,7 @@ def _said(passage: AnyPassage) -> dict[str, Any]:
         return {"kind": _HINTS, "broker": str(passage.broker)}
     said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
     if isinstance(passage, RelayPassage):
-        return said | {"kind": _RELAY, "user": passage.user}
+        return said | {"kind": _RELAY, "broker": str(passage.broker), "user": passage.user}
     return said
 
 
@@ -143,7 +148,8 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
         raise PeerRefused(f"it asks for {kind!r}, which this version does not know")
     client = Address(said["host"], said["port"])
     if kind == _RELAY:
-        return RelayPassage(listener=said["listener"], client=client, user=said["user"])
+        broker = UUID(said["broker"])
+        return RelayPassage(broker=broker, listener=said["listener"], client=client, user=said["user"])
     return Passage(listener=said["listener"], client=client)
 
 

@@ -4,12 +4,14 @@ Each client connection that needs it has one companion connection to the coordin
 bytes and that many bytes, in both directions, and responses come in the order of the requests. Both begin
 with fields that are checked against each other: a response carries the correlation id of its request.
 
-Memory is bounded by the client's connection: it counts requests until they are answered, and responses until
-they are sent. At most `MOST_IN_FLIGHT` requests of a connection are with the coordinator.
+Memory is bounded by the client's connection: it counts requests until they are answered, and responses, also
+incomplete ones, until they are sent. While the client does not take them it pauses the reading of more. At
+most `MOST_IN_FLIGHT` requests of a connection are with the coordinator.
 """
 
 import asyncio
 import logging
+import socket
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -21,6 +23,7 @@ from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
+from posthouse.protocols.budget import SMALL
 from posthouse.protocols.peer_traffic import PeerTraffic
 
 log = logging.getLogger(__name__)
@@ -29,6 +32,8 @@ MOST_IN_FLIGHT = 64
 _LENGTH = Struct(">I")
 _CORRELATION_ID = slice(4, 8)
 """Of a request, behind the key and the version of its API. A response begins with it."""
+_DISCARD = Struct("ii").pack(1, 0)
+"""Of SO_LINGER: closing resets the connection."""
 _UNREAD_SECONDS = 30
 """How long the coordinator may take none of the bytes that wait for it."""
 
@@ -36,14 +41,20 @@ _UNREAD_SECONDS = 30
 class CoordinatorRelay:
     """Implements the port in `protocols/relay`."""
 
-    def __init__(self, dialler: Dialler, traffic: PeerTraffic) -> None:
+    def __init__(self, own: UUID, dialler: Dialler, traffic: PeerTraffic) -> None:
+        """`own` is the incarnation of this broker."""
+        self._own = own
         self._dialler = dialler
         self._traffic = traffic
         self._open: set[CompanionConnection] = set()
 
-    def open(self, listener: str, client: Address, user: str | None) -> "CompanionConnection":
-        passage = RelayPassage(listener=listener, client=client, user=user)
-        made = CompanionConnection(passage, self._dialler, self._traffic, closed=self._open.discard)
+    def open(
+        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+    ) -> "CompanionConnection":
+        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user)
+        made = CompanionConnection(
+            passage, self._dialler, self._traffic, grown=grown, closed=self._open.discard
+        )
         self._open.add(made)
         return made
 
@@ -70,12 +81,16 @@ class CompanionConnection:
         dialler: Dialler,
         traffic: PeerTraffic,
         *,
+        grown: Callable[[], None],
         closed: Callable[["CompanionConnection"], None],
     ) -> None:
+        """See `Relay.open` for `grown`."""
         self._passage = passage
         self._dialler = dialler
         self._traffic = traffic
+        self._grown = grown
         self._closed = closed
+        self._is_paused = False
         self._is_closed = False
         self._waiting: deque[_Request] = deque()
         self._sent: deque[_Request] = deque()
@@ -115,15 +130,40 @@ class CompanionConnection:
                 raise
         except (NoCoordinator, OSError) as error:
             self._fail(self._waiting, f"the coordinator cannot be reached: {error}")
+        except Exception as error:
+            log.exception("relaying requests of the client %s failed", self._passage.client)
+            self._fail(self._waiting, f"requests cannot be relayed: {error}")
         finally:
             self._dialling = None
         if self._waiting:
             self._go_on()
 
+    @property
+    def held(self) -> int:
+        return 0 if self._upstream is None else self._upstream.held
+
+    def pause_reading(self) -> None:
+        self._is_paused = True
+        self._regulate()
+
+    def resume_reading(self) -> None:
+        self._is_paused = False
+        self._regulate()
+
+    def _regulate(self) -> None:
+        if self._upstream is not None:
+            self._upstream.regulate(pause=self._is_paused)
+
     def connected(self, upstream: "_Upstream") -> None:
         self._upstream = upstream
         if self._is_closed:
             self._hang_up()
+        elif self._is_paused:  # some event loops begin to read after `connection_made`
+            asyncio.get_running_loop().call_soon(self._regulate)
+
+    def held_more(self, upstream: "_Upstream") -> None:
+        if upstream is self._upstream and upstream.held > SMALL:
+            self._grown()
 
     def received(self, response: bytes) -> None:
         if not self._sent or self._sent[0].frame[_CORRELATION_ID] != response[:4]:
@@ -151,7 +191,7 @@ class CompanionConnection:
 
     def _hang_up(self) -> None:
         if self._upstream is not None:
-            self._upstream.transport.abort()
+            self._upstream.abort()
             self.lost(self._upstream)
 
     def close(self) -> None:
@@ -187,6 +227,18 @@ class _Upstream(asyncio.Protocol):
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
         self._companion.connected(self)
 
+    @property
+    def held(self) -> int:
+        return len(self._received)
+
+    def regulate(self, *, pause: bool) -> None:
+        if self.transport.is_closing():
+            return
+        if pause:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
     def send(self, frame: bytes | memoryview) -> None:
         self.transport.writelines((_LENGTH.pack(len(frame)), frame))
 
@@ -203,6 +255,14 @@ class _Upstream(asyncio.Protocol):
             start = end
             self._companion.received(response)
         del received[:start]
+        self._companion.held_more(self)
+
+    def abort(self) -> None:
+        """The kernel discards what it has not sent: the client may send the same again by another way, and
+        the coordinator must not get the first one afterwards."""
+        own: socket.socket = self.transport.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
+        self.transport.abort()
 
     def eof_received(self) -> bool:
         return False

@@ -41,6 +41,8 @@ class Visitor:
     """The connection exists, and reports when it is lost."""
     is_unwanted: bool = field(default=False, init=False)
     """It was closed before its connection existed."""
+    is_exempt: bool = False
+    """Another broker relays requests of a client, to which it has applied its own limits."""
 
     def __post_init__(self) -> None:
         self.owner = owner_of(self.host)
@@ -105,7 +107,7 @@ class Gate:
 
     def enter(self, visitor: Visitor) -> str | None:
         """The reason for which the visitor is refused, None if it is admitted."""
-        refusal = self._admit(visitor)
+        refusal = None if visitor.is_exempt else self._admit(visitor)
         if refusal is None:
             self.counters.accepted += 1
         else:
@@ -153,13 +155,15 @@ class Gate:
 
     def wait(self, visitor: Visitor) -> float:
         """Delay in seconds before the visitor is read from."""
-        return self._offences.wait(visitor.owner)
+        return 0.0 if visitor.is_exempt else self._offences.wait(visitor.owner)
 
     def offended(self, visitor: Visitor) -> float:
         """Count an offence of the visitor; returns the delay of its address."""
         return self._offend(visitor)
 
     def _offend(self, visitor: Visitor, seconds: float = 1.0) -> float:
+        if visitor.is_exempt:
+            return 0.0
         self.counters.offences += 1
         return self._offences.add(visitor.owner, seconds)
 
@@ -175,6 +179,8 @@ class Gate:
         return True
 
     def leave(self, visitor: Visitor) -> None:
+        if visitor.is_exempt:
+            return
         if self._take_from_unproven(visitor):
             self._offend(visitor, NOTHING_CAME_SECONDS)
         self._count -= 1

@@ -8,12 +8,15 @@ import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, cast
+from uuid import UUID
 
 from posthouse.protocols.outbox import Chunk
 from posthouse.settings import Address
 
 FORWARDER = "forwarder"
 """Name of the extra information: the address of the broker that has passed the connection on."""
+RELAYED_BY = "relayed_by"
+"""Name of the extra information: the incarnation of the broker that relays the requests."""
 RELAYED_USER = "relayed_user"
 """Name of the extra information: the user that has logged in at the broker that relays the requests."""
 
@@ -23,11 +26,11 @@ class Origin:
     """Of a connection that another broker has made for a client."""
 
     client: Address
-    is_relayed: bool = False
-    """The client has not made it: the other broker relays single requests, which it has received with or
-    without TLS, and sends them without."""
+    relayed_by: UUID | None = None
+    """The incarnation of the other broker if the client has not made the connection: the other broker relays
+    single requests, which it has received with or without TLS, and sends them without."""
     user: str | None = None
-    """With `is_relayed`: has logged in at the other broker."""
+    """With `relayed_by`: has logged in at the other broker."""
 
 
 class Introduction(asyncio.Protocol):
@@ -83,6 +86,8 @@ class GuardedTransport(asyncio.Transport):
         if self._origin is not None:
             if name == "peername":
                 return (self._origin.client.host, self._origin.client.port)
+            if name == RELAYED_BY:
+                return self._origin.relayed_by
             if name == RELAYED_USER:
                 return self._origin.user
             if name == FORWARDER:

@@ -61,6 +61,18 @@ class Dismissable(Protocol):
         """Tell the client if it takes that without a wait, and close."""
 
 
+Take = Callable[[socket.socket, Origin], None]
+"""Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A connection that another listener can go on with."""
+
+    def move(self, take: Take) -> None:
+        """As `finish`, but the socket goes to `take`, with what the client has sent and was not begun."""
+
+
 class Listener:
     """Owned by the event loop. Connections join when they are made and leave when they are lost."""
 
@@ -148,7 +160,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def adopt(self, accepted: socket.socket, origin: Origin) -> None:
-        """Serve a connection that another broker has passed on."""
+        """Serve a connection that another broker has passed on, or another listener of this one."""
         if self.address is None:
             accepted.close()
             return
@@ -156,7 +168,8 @@ class Listener:
 
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
-        visitor = Visitor(peer.host, str(peer), accepted.close)
+        is_relayed = origin is not None and origin.relayed_by is not None
+        visitor = Visitor(peer.host, str(peer), accepted.close, is_exempt=is_relayed)
         if not self._enter(visitor):
             accepted.close()
             return False
@@ -174,7 +187,7 @@ class Listener:
         self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
-        tls = None if origin is not None and origin.is_relayed else self._tls
+        tls = None if origin is not None and origin.relayed_by else self._tls
 
         def made() -> asyncio.BaseProtocol:
             protocol = self._factory(self)
@@ -315,6 +328,17 @@ class Listener:
             task.cancel()
         for connection in list(self._visitors):
             connection.finish()
+
+    def move(self, take: Take) -> None:
+        """As `close`, but connections that can go on with another listener are given to `take`."""
+        self._close_sockets()
+        for task in list(self._shaking_hands):
+            task.cancel()
+        for connection in list(self._visitors):
+            if isinstance(connection, Movable):
+                connection.move(take)
+            else:
+                connection.finish()
 
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""

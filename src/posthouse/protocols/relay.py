@@ -1,6 +1,7 @@
 """Requests that the coordinator of the cluster has to answer, passed on by another broker."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 from posthouse.model.address import Address
@@ -15,6 +16,15 @@ class RelayedConnection(Protocol):
         Fails with Unavailable if the coordinator cannot be reached, or is lost before it has answered.
         """
 
+    @property
+    def held(self) -> int:
+        """Bytes of memory for a response that is incomplete."""
+
+    def pause_reading(self) -> None:
+        """Back-pressure on the coordinator: the client does not read its responses, or memory is short."""
+
+    def resume_reading(self) -> None: ...
+
     def close(self) -> None:
         """Requests that wait fail with Unavailable."""
 
@@ -22,5 +32,8 @@ class RelayedConnection(Protocol):
 class Relay(Protocol):
     """Of a broker that is a member of a cluster and does not coordinate it."""
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
-        """`listener` is the name of the setting; `user` has logged in here, None where nobody has to."""
+    def open(
+        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+    ) -> RelayedConnection:
+        """`listener` is the name of the setting; `user` has logged in here, None if login is not required.
+        `grown` is called when an incomplete response has grown and is large."""

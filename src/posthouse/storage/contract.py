@@ -109,11 +109,13 @@ class Storage(PartitionView, Protocol):
         """
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
-        """Call `changed` when another broker has changed topics or cluster-wide state."""
+        """Call `changed` when another broker has changed topics or cluster-wide state, and when a change of
+        topics that failed here turns out to count."""
 
     async def refresh_definitions(self) -> None:
         """Bring topics and cluster-wide state up to date with what other brokers have changed before this
-        call: to be awaited before something is called unknown. Raises Unavailable.
+        call, and topics with changes of this broker whose outcome was not known. To be awaited before
+        something is called unknown, and before a topic is changed. Raises Unavailable.
         """
 
     async def barrier(self) -> None:

@@ -1,6 +1,8 @@
 """Requests of an earlier transaction never touch a later one, not even those of clients that keep their
 epoch, which alone would not tell them apart."""
 
+from uuid import UUID, uuid4
+
 import pytest
 
 from posthouse.broker.transactions.transaction import TransactionState
@@ -112,16 +114,20 @@ async def test_a_late_batch_for_a_partition_that_has_no_part(bench: Bench, old: 
         await old.send(late)
 
 
-async def test_a_late_batch_of_an_aborted_transaction(bench: Bench, old: Client) -> None:
+@pytest.mark.parametrize("relayed_by", [None, uuid4()], ids=["direct", "relayed"])
+async def test_a_late_batch_of_an_aborted_transaction(
+    relayed_by: UUID | None, bench: Bench, old: Client
+) -> None:
     """It fits the sequence, so nothing tells it from the next one but the connection that it comes over."""
-    data = ConnectionIdentity()
+    data = ConnectionIdentity(relayed_by=relayed_by)
     await old.add(0)
     late = old.batch(b"late")
     await old.end(commit=False)
     await old.add(0)
     assert await old.send(late, origin=CorrelatedOrigin(data, 1)) == 1
     with pytest.raises(ProducerFenced):
-        await old.send(old.batch(b"two"), origin=CorrelatedOrigin(ConnectionIdentity(), 1))
+        younger = ConnectionIdentity(relayed_by=relayed_by)
+        await old.send(old.batch(b"two"), origin=CorrelatedOrigin(younger, 1))
     await bench.broker.transactions.close()
     assert state(old) is TransactionState.ABORTED
     with pytest.raises(ProducerFenced):
@@ -134,7 +140,7 @@ async def test_batches_by_several_brokers_are_not_late(bench: Bench, old: Client
     await old.add(0, 1)
     await old.end(commit=False)
     await old.add(0, 1)
-    ways = [ConnectionIdentity(), ConnectionIdentity(is_relayed=True), ConnectionIdentity(is_relayed=True)]
+    ways = [ConnectionIdentity(), *(ConnectionIdentity(relayed_by=uuid4()) for _ in range(2))]
     for number, way in enumerate([*ways, *reversed(ways)]):
         await old.send(old.batch(str(number).encode()), origin=CorrelatedOrigin(way, number))
     await old.end()

@@ -1,7 +1,7 @@
 """A member of a cluster of three brokers, and relays in whose place a test answers."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -63,6 +63,9 @@ class HeldConnection:
     user: str | None
     requests: list[RelayedRequest] = field(default_factory=list)
     is_closed: bool = False
+    is_paused: bool = False
+    held: int = 0
+    grown: Callable[[], None] = lambda: None
     has_more: asyncio.Event = field(default_factory=asyncio.Event)
 
     def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
@@ -70,6 +73,12 @@ class HeldConnection:
         self.requests.append(held)
         self.has_more.set()
         return held.answered
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
     def close(self) -> None:
         self.is_closed = True
@@ -100,8 +109,10 @@ class HeldRelay:
         self.opened: list[HeldConnection] = []
         self._has_more = asyncio.Event()
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
-        made = HeldConnection(listener, client, user)
+    def open(
+        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+    ) -> RelayedConnection:
+        made = HeldConnection(listener, client, user, grown=grown)
         self.opened.append(made)
         self._has_more.set()
         return made
@@ -122,11 +133,15 @@ class WiredRelay:
     def __init__(self, coordinator: Address) -> None:
         self._coordinator = coordinator
 
-    def open(self, listener: str, client: Address, user: str | None) -> RelayedConnection:
+    def open(
+        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+    ) -> RelayedConnection:
         return _WiredConnection(self._coordinator)
 
 
 class _WiredConnection:
+    held = 0
+
     def __init__(self, coordinator: Address) -> None:
         self._coordinator = coordinator
         self._waiting: asyncio.Queue[tuple[bytes, asyncio.Future[bytes]]] = asyncio.Queue()
@@ -147,6 +162,11 @@ class _WiredConnection:
                 answered.set_result(await reader.readexactly(size))
         finally:
             writer.close()
+
+    def pause_reading(self) -> None:
+        """Tests of this relay send little."""
+
+    def resume_reading(self) -> None: ...
 
     def close(self) -> None:
         self._task.cancel()

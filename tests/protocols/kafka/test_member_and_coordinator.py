@@ -188,6 +188,21 @@ async def test_nothing_is_called_unknown_while_the_database_is_away(
     assert (await wire.produce(new, batch(b"x"))).error_code == 0
 
 
+async def test_no_partition_of_a_fetch_is_called_unknown_or_out_of_range_while_the_database_is_away(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    known = [await wire.create_topic(name) for name in ("a", "b", "c")]
+    assert (await _described(wire, create=False, name="c")).error_code == 0
+    for topic in known:
+        assert (await there.produce(topic, batch(b"x", b"y"))).error_code == 0
+    new = [await there.create_topic(name) for name in ("d", "e")]
+    apps[2].failure = StorageFenced("the database is away")
+    asked = fetch_request(*((topic, 0, 2) for topic in known), *((topic, 0, 0) for topic in new))
+    response = await wire.ask(asked, FetchResponse)
+    codes = [each.partitions[0].error_code for each in response.responses]
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 5
+
+
 @pytest.mark.parametrize("newer", [False, True])
 async def test_transactions_of_a_client_of_the_member(newer: bool, there: Wire, wire: Wire) -> None:
     topic = await there.create_topic("t")

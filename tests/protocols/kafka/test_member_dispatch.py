@@ -13,6 +13,7 @@ from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotLeader, PosthouseError
 from posthouse.model.topics import Topic
+from posthouse.protocols.kafka import companion
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterRequest,
@@ -28,6 +29,7 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     FindCoordinatorRequest,
@@ -57,6 +59,7 @@ from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
+from posthouse.protocols.kafka.codec.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.companion import MOST_IN_FLIGHT
 from posthouse.protocols.kafka.errors import ErrorCode
@@ -354,6 +357,85 @@ async def test_the_relay_ends_with_the_connection(relay: HeldRelay, wire: Wire) 
     await relay.opened[0].until_closed()
 
 
+async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: HeldRelay, wire: Wire) -> None:
+    pending = [wire.send(DescribeGroupsRequest()) for _ in range(3)]
+    requests = await (await relay.connection()).until(3)
+    relayed = relay.opened[0]
+    assert not relayed.is_paused
+    names = [f"{number:0>30000}" for number in range(1000)]
+    requests[0].answer(_listing(*names))
+    while not relayed.is_paused:
+        await asyncio.sleep(0.01)
+    assert await _groups(wire, pending[0]) == names
+    while relayed.is_paused:
+        await asyncio.sleep(0.01)
+    for request, each in zip(requests[1:], pending[1:], strict=True):
+        request.answer(_listing("g"))
+        assert await _groups(wire, each) == ["g"]
+
+
+async def test_incomplete_responses_count_as_memory_of_the_client(
+    app: App, relay: HeldRelay, wire: Wire
+) -> None:
+    pending = wire.send(DescribeGroupsRequest())
+    request = await relay.request()
+    relayed, [client] = relay.opened[0], app.connections
+    relayed.held = 2**20
+    relayed.grown()
+    assert client.info.held_bytes >= 2**20
+    relayed.held = 0
+    request.answer(_listing("g"))
+    assert await _groups(wire, pending) == ["g"]
+    client.tick()
+    assert client.info.held_bytes == 0
+
+
+def _tick(app: App) -> None:
+    for each in app.connections:
+        each.tick()
+
+
+async def test_an_idle_relay_is_closed_and_opened_again(
+    app: App, relay: HeldRelay, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(companion, "IDLE_SECONDS", -1.0)
+    pending = wire.send(DescribeGroupsRequest())
+    request = await relay.request()
+    _tick(app)
+    assert not relay.opened[0].is_closed, "a request is in flight"
+    request.answer(_listing("a"))
+    assert await _groups(wire, pending) == ["a"]
+    _tick(app)
+    assert relay.opened[0].is_closed
+    pending = wire.send(DescribeGroupsRequest())
+    while len(relay.opened) < 2:
+        await asyncio.sleep(0.01)
+    [request] = await relay.opened[1].until(1)
+    request.answer(_listing("b"))
+    assert await _groups(wire, pending) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "response"),
+    [(ShareFetchRequest(), ShareFetchResponse()), (EndTxnRequest(), EndTxnResponse())],
+    ids=["share session", "transaction"],
+)
+async def test_a_relay_on_which_something_depends_is_not_idle(
+    asked: Message,
+    response: Message,
+    app: App,
+    relay: HeldRelay,
+    wire: Wire,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(companion, "IDLE_SECONDS", -1.0)
+    wire.send(asked)
+    (await relay.request()).answer(response)
+    await wire.receive_frame()
+    _tick(app)
+    assert not relay.opened[0].is_closed
+
+
 async def test_a_client_without_a_relay_closes_nothing(relay: HeldRelay, wire: Wire) -> None:
     await wire.ask(MetadataRequest(), MetadataResponse)
     wire.writer.close()
@@ -471,6 +553,23 @@ async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) ->
         await guarded.broker.access.users.set_password("admin", "another one")
         assert await _is_closed(wire)
         await relay.opened[0].until_closed()
+
+
+async def test_nothing_is_relayed_for_a_client_that_has_left(
+    guarded: App, relay: HeldRelay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Metadata finds that it needs the coordinator after the connection was lost, in the same turn."""
+
+    async def lose_clients() -> None:
+        for each in guarded.connections:
+            each.abort()
+
+    async with Wire(_address(guarded)) as wire:
+        await log_in(wire)
+        monkeypatch.setattr(guarded.broker._storage, "refresh_definitions", lose_clients)
+        wire.send(MetadataRequest(topics=[MetadataRequestTopic(name="new")], allow_auto_topic_creation=True))
+        assert await _is_closed(wire)
+    assert relay.opened == []
 
 
 async def test_versions_that_are_not_served_are_not_relayed(relay: HeldRelay, wire: Wire) -> None:

@@ -7,33 +7,75 @@ started before an earlier one that is relayed has been answered.
 
 import asyncio
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 from posthouse.model.address import Address
+from posthouse.protocols.kafka.handlers import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    end_txn,
+    produce,
+    share_acknowledge,
+    share_fetch,
+    txn_offset_commit,
+)
 from posthouse.protocols.relay import RelayedConnection
 
 MOST_IN_FLIGHT = 100
 """Requests that are relayed at the same time. Flow control counts their bytes; each needs memory besides, and
 they may wait long for a coordinator."""
 
-OpenCompanion = Callable[[Address, str | None], RelayedConnection]
+IDLE_SECONDS = 30.0
+"""A companion is closed after this time without a request in flight."""
+_api_key = Struct(">h").unpack_from
+
+OpenCompanion = Callable[[Address, str | None, Callable[[], None]], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 
-class Companion:
-    __slots__ = ("_connection", "_in_flight")
+_BINDING = frozenset(
+    each.HANDLER.key
+    for each in (
+        add_offsets_to_txn,
+        add_partitions_to_txn,
+        end_txn,
+        produce,
+        share_acknowledge,
+        share_fetch,
+        txn_offset_commit,
+    )
+)
+"""APIs with an effect that depends on the connection: share sessions end with it, and the requests of one
+transaction use one."""
 
-    def __init__(self, connection: RelayedConnection) -> None:
+
+class Companion:
+    __slots__ = ("_answered_at", "_connection", "_in_flight", "_is_bound", "_is_paused", "_time")
+
+    def __init__(self, connection: RelayedConnection, time: Callable[[], float]) -> None:
+        """`time` is that of the event loop."""
         self._connection = connection
+        self._time = time
         self._in_flight = 0
+        self._answered_at = 0.0
+        self._is_bound = False
+        """Something at the coordinator depends on this connection."""
+        self._is_paused = False
 
     @property
     def is_full(self) -> bool:
         """Whether no request of the client may be started until one is answered."""
         return self._in_flight >= MOST_IN_FLIGHT
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it may be closed, and another one opened when a request is to be relayed."""
+        return not self._in_flight and not self._is_bound and self._time() - self._answered_at > IDLE_SECONDS
+
     def send(self, request: memoryview) -> asyncio.Future[bytes]:
         self._in_flight += 1
+        self._is_bound = self._is_bound or _api_key(request)[0] in _BINDING
         answered = self._connection.send(request)
         answered.add_done_callback(self._answered)
         return answered
@@ -45,6 +87,22 @@ class Companion:
 
     def _answered(self, answered: asyncio.Future[bytes]) -> None:
         self._in_flight -= 1
+        self._answered_at = self._time()
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory for a response that is incomplete."""
+        return self._connection.held
+
+    def regulate(self, *, pause: bool) -> None:
+        """Pause or resume reading of responses."""
+        if pause is self._is_paused:
+            return
+        self._is_paused = pause
+        if pause:
+            self._connection.pause_reading()
+        else:
+            self._connection.resume_reading()
 
     def close(self) -> None:
         self._connection.close()

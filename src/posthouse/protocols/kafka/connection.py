@@ -14,13 +14,13 @@ from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.model.errors import LoginFailed
+from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.model.excerpts import excerpt
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.introduction import FORWARDER
+from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.companion import Companion
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
@@ -59,6 +59,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._open_companion = parts.open_companion
         self._companion: Companion | None = None
         """Opened when the first request is relayed."""
+        self._user: str | None = None
+        """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
         self._node = Node(NODE_ID, Address("127.0.0.1", 0))
@@ -88,7 +90,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
-        self.session.is_relayed = transport.get_extra_info(FORWARDER) is not None
+        self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
@@ -146,6 +148,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
+        self._user = self._authenticator.user
         if self.login is not None:
             self._reader.max_frame = self._settings.max_request_bytes
             self._prove()
@@ -194,7 +197,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._start_waiting()
 
     def _held_bytes(self) -> int:
-        return self._reader.held + self._unfinished
+        relayed = 0 if self._companion is None else self._companion.held
+        return self._reader.held + self._unfinished + relayed
 
     def pause_writing(self) -> None:
         self._outbox.pause()
@@ -247,6 +251,20 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _regulate_reading(self) -> None:
         if not self._closed:
             self._flow.regulate(held_back=self._outbox.is_congested or self._finishing)
+            if self._companion is not None:
+                self._regulate_companion(self._companion)
+
+    def _regulate_companion(self, companion: Companion) -> None:
+        """No response is read that the client would not take soon. A response that the client waits for is
+        read even while memory is short: its request holds memory, too."""
+        companion.regulate(
+            pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
+        )
+
+    def _relay_grown(self) -> None:
+        if not self._closed:
+            self._flow.count()
+            self._regulate_reading()
 
     def _take_raw(self, frame: memoryview, request: PendingRequest, login: Login) -> None:
         """A raw SASL token without a request header; the answer has none either."""
@@ -298,6 +316,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.count()
         if self._waiting:
             self._start_waiting()
+        if self._companion is not None:
+            if self._companion.is_idle:
+                self._companion.close()
+                self._companion = None
+            else:  # the client may have read responses without reaching the low watermark
+                self._regulate_companion(self._companion)
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -308,12 +332,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         return self._task
 
     def relay(self, request: PendingRequest) -> asyncio.Future[bytes]:
+        if self._closed:  # while the request was in work
+            lost: asyncio.Future[bytes] = self._loop.create_future()
+            lost.set_exception(Unavailable("the client's connection is closed"))
+            return lost
         companion = self._companion
         if companion is None:
             assert self._open_companion is not None
             client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._authenticator.user)
-            companion = self._companion = Companion(opened)
+            opened = self._open_companion(Address(client[0], client[1]), self._user, self._relay_grown)
+            companion = self._companion = Companion(opened, self._loop.time)
         answered = companion.send(request.frame)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))
@@ -346,6 +374,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._waiting or flow.is_paused:
             self._start_waiting()
             self._leave_when_finished()
+        elif self._companion is not None:
+            self._regulate_companion(self._companion)
 
     def violated(self, reason: str) -> None:
         """Close the connection: the client violated the protocol."""

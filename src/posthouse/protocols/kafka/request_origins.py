@@ -6,6 +6,7 @@ or with a lower number, was sent earlier. See `broker.transactions.request_order
 
 import itertools
 from dataclasses import dataclass
+from uuid import UUID
 
 from posthouse.broker.transactions.request_order import Arrival
 
@@ -19,19 +20,20 @@ _AHEAD = 2**31 + 2**16
 class ConnectionIdentity:
     """One connection of a client. Newer ones have a greater serial number."""
 
-    __slots__ = ("is_open", "is_relayed", "serial")
+    __slots__ = ("is_open", "relayed_by", "serial")
 
-    def __init__(self, *, is_relayed: bool = False) -> None:
+    def __init__(self, *, relayed_by: UUID | None = None) -> None:
         self.serial = next(_serials)
         self.is_open = True
-        self.is_relayed = is_relayed
-        """Another broker has made it, and relays requests that the client has sent there."""
+        self.relayed_by = relayed_by
+        """The incarnation of another broker, which has made the connection and relays requests that the
+        client has sent there."""
 
     @property
     def way(self) -> object:
         """A client sends to each broker in an order of its own. Direct connections are one way to this
-        broker, and each connection of another broker is one, too."""
-        return self if self.is_relayed else None
+        broker, and those that one other broker relays are one. On each way connections follow each other."""
+        return self.relayed_by
 
 
 @dataclass(frozen=True, slots=True)

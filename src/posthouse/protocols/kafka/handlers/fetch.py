@@ -45,8 +45,12 @@ class _Reading:
     failed: bool = False
     has_looked: bool = False
     """Unknown topics were looked for."""
+    look_failure: PosthouseError | None = None
+    """Why that failed: then no topic may be called unknown."""
     has_refreshed: bool = False
     """The ends of the partitions were refreshed."""
+    refresh_failure: PosthouseError | None = None
+    """Why that failed: then no offset above a known end may be called out of range."""
     found: list[tuple[str, Readable]] | None = None
     """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
@@ -106,10 +110,7 @@ async def _read_topic(
             try:
                 topic = _topic(context, wanted, by_id)
             except UnknownTopic:
-                if reading.has_looked:
-                    raise
-                reading.has_looked = True
-                await look_for_topic(context, wanted.topic, TopicId(wanted.topic_id) if by_id else None)
+                await _look_once(context, reading, wanted, by_id)
                 topic = _topic(context, wanted, by_id)
             check_leader_epoch(partition.current_leader_epoch)
             await _read_partition(context, topic, partition, reading, answer, stable_only=stable_only)
@@ -119,6 +120,20 @@ async def _read_topic(
             answer.error_code = code_of(error, by_id=by_id)
             reading.failed = True
     return FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=answers)
+
+
+async def _look_once(context: Context, reading: _Reading, wanted: FetchTopic, by_id: bool) -> None:
+    """Raises Unavailable, for each topic that is not known."""
+    if reading.look_failure is not None:
+        raise reading.look_failure
+    if reading.has_looked:
+        return
+    try:
+        await look_for_topic(context, wanted.topic, TopicId(wanted.topic_id) if by_id else None)
+    except PosthouseError as error:
+        reading.look_failure = error
+        raise
+    reading.has_looked = True
 
 
 def _topic(context: Context, wanted: FetchTopic, by_id: bool) -> Topic:
@@ -146,9 +161,8 @@ async def _read_partition(
 ) -> None:
     offset = wanted.fetch_offset
     bounds = context.broker.bounds(topic, wanted.partition)
-    if offset > bounds.end and not reading.has_refreshed:  # another broker may have written it
-        reading.has_refreshed = True
-        await _refresh(context, reading.request)
+    if offset > bounds.end:  # another broker may have written it
+        await _refresh_once(context, reading)
         bounds = context.broker.bounds(topic, wanted.partition)
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
@@ -180,6 +194,20 @@ async def _read_partition(
     answer.high_watermark = bounds.end
     answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
+
+
+async def _refresh_once(context: Context, reading: _Reading) -> None:
+    """Raises Unavailable, for each partition that needs it."""
+    if reading.refresh_failure is not None:
+        raise reading.refresh_failure
+    if reading.has_refreshed:
+        return
+    try:
+        await _refresh(context, reading.request)
+    except PosthouseError as error:
+        reading.refresh_failure = error
+        raise
+    reading.has_refreshed = True
 
 
 async def _refresh(context: Context, request: FetchRequest) -> None:
