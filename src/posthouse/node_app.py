@@ -23,6 +23,7 @@ from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.registry import Registry
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConnection:
     """A connection of a client between the app of a member and that of the coordinator, on the same node."""
@@ -133,7 +134,7 @@ class NodeApp:
                 listener.adopt(each.socket, each.origin)
 
     async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
-        """If this broker takes over, it gives `moved`, and the connections that its next app can go on with are
+        """If this broker takes over, it gives `moved`: the connections that its next app can go on with are
         added to it. Connections that wait for a coordinator stay, and reach this one. For a client that knows
         no other living broker, a closed connection would be the end: it asks only the addresses that it began
         with."""

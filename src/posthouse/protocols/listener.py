@@ -107,6 +107,10 @@ class Listener:
         """The last sweep has found that no connection may be answered. A process that was stopped for some
         seconds renews its lease before the next one."""
 
+    @property
+    def has_tls(self) -> bool:
+        return self._tls is not None
+
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the actual address, with the port that the system chose for port 0."""
         return self.start_on(await ListeningSockets.bind(address), tls)

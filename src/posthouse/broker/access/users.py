@@ -34,6 +34,10 @@ class User:
     name: str
     verifiers: Mapping[Mechanism, Verifier] = field(default_factory=lambda: MappingProxyType({}))
 
+    def digest(self, key: bytes) -> bytes:
+        """Of all verifiers: another one after every change, because salts are random."""
+        return hmac.digest(key, _encoded(dict(sorted(self.verifiers.items()))), "sha256")
+
 
 class Users:
     """Owned by the event loop; a thread computes password hashes."""

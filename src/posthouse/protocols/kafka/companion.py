@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -30,7 +31,7 @@ IDLE_SECONDS = 30.0
 """A companion is closed after this time without a request in flight."""
 _api_key = Struct(">h").unpack_from
 
-OpenCompanion = Callable[[Address, str | None, Callable[[], None]], RelayedConnection]
+OpenCompanion = Callable[[Address, ProvenUser | None, Callable[[], None]], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 
