@@ -1,6 +1,8 @@
 """What a log is made of, and the batches of its runs."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,7 @@ from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.records.batch import parse_header
 from posthouse.records.references import NEVER, Reference, iter_references
-from posthouse.storage.shared.reads.pieces import find_pieces, read_inline
+from posthouse.storage.shared.reads.pieces import _PIECES_AND_ABORTED, find_pieces, read_inline
 from posthouse.storage.shared.reads.runs import RunRow, batches_of
 from tests.storage.batches import make_batch, values_in
 from tests.storage.shared.shared_logs import SharedLogs
@@ -127,3 +129,54 @@ def test_what_does_not_fit_is_damage() -> None:
         batches_of(_run(b"", refs=bytes(28) + b"\0\0\0\1" + bytes(16)))
     with pytest.raises(DataDamaged, match="not references"):
         batches_of(_run(b"", refs=b"?"))
+
+
+async def test_aborted_transactions_that_reach_into_the_pieces(logs: SharedLogs) -> None:
+    [log, other] = await logs.create(partitions=2)
+    size = len(make_batch(b"0"))
+    for number in range(10):
+        await logs.append(log, make_batch(b"%d" % number))
+    aborted = [(0, 2), (0, 3), (3, 5), (4, 9), (1, 8), (5, 6), (6, 7)]
+    for first, last in aborted:
+        await logs.connection.execute(
+            "INSERT INTO aborted (log, last, first, producer) VALUES (%s, %s, %s, 7), (%s, %s, %s, 7)",
+            [log, last, first, other, last, first],
+        )
+    found = await find_pieces(logs.connection, log, 3, max_bytes=2 * size, with_aborted=True)
+    assert found is not None
+    assert [piece.base for piece in found.pieces] == [3, 4]
+    reach = {(each.first_offset, each.last_offset) for each in found.aborted}
+    assert reach == {(0, 3), (3, 5), (4, 9), (1, 8)}
+    found = await find_pieces(logs.connection, log, 10, max_bytes=size, with_aborted=True)
+    assert found is not None and found.aborted == []
+
+
+async def test_a_read_does_not_look_at_all_aborted_transactions(logs: SharedLogs) -> None:
+    """Of a log with many, wherever it is read."""
+    [log] = await logs.create()
+    await logs.connection.execute(
+        "INSERT INTO aborted (log, first, last, producer) SELECT %s, at, at + 3, 7 FROM "
+        "generate_series(0, 99996, 4) AS at",
+        [log],
+    )
+    await logs.connection.execute("ANALYZE aborted")
+    await logs.connection.execute("UPDATE log SET next = 100000")
+    await logs.connection.execute(
+        "INSERT INTO run (slot, log, base, last, inline, pos, size, max_time, created_ms) "
+        "SELECT 0, %s, at, at + 19, 1, 0, 1000, 0, 0 FROM generate_series(0, 99980, 20) AS at",
+        [log],
+    )
+    for offset in (0, 50_000, 99_990):
+        wanted = {"log": log, "offset": offset, "rows": 64, "bytes": 2000}
+        plan = await logs.connection.execute(
+            b"EXPLAIN (ANALYZE, FORMAT JSON) " + _PIECES_AND_ABORTED.encode(), wanted
+        )
+        [(found,)] = await plan.fetchall()
+        seen = [each for each in _nodes(found[0]["Plan"]) if each.get("Relation Name") == "aborted"]
+        assert sum(each["Actual Rows"] + each.get("Rows Removed by Filter", 0) for each in seen) < 50
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for each in plan.get("Plans", ()):
+        yield from _nodes(each)

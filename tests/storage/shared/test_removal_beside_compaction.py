@@ -119,3 +119,25 @@ async def test_compaction_of_a_segment_that_removal_takes_releases_its_object_on
     assert await merged is None, "nothing was changed"
     assert [(each.base, each.last) for each in await logs.segments(log)] == [(1, 1), (2, 2)]
     assert (await uses(logs))[-2:] == [(5, False), (0, True)]
+
+
+async def test_objects_are_locked_in_the_order_of_their_ids(
+    logs: SharedLogs, other: DatabaseConnection
+) -> None:
+    """Else two that release the same objects wait for each other, and the database ends one of them."""
+    ids = [
+        (await logs.one("INSERT INTO object (key, size, live) VALUES (%s, 1, 3) RETURNING id", str(number)))[
+            0
+        ]
+        for number in range(2)
+    ]
+    # Its row lies behind that of the second one now.
+    await logs.connection.execute("UPDATE object SET live = 2 WHERE id = %s", [ids[0]])
+    async with other.transaction():
+        await other.execute("UPDATE object SET live = live WHERE id = %s", [ids[0]])
+        release = await begun(
+            logs, logs.connection.execute("SELECT release_objects(%s::bigint[], '{1,1}')", [ids[::-1]])
+        )
+        await other.execute("SELECT FROM object WHERE id = %s FOR UPDATE NOWAIT", [ids[1]])
+    await release
+    assert await uses(logs) == [(1, False), (2, False)]

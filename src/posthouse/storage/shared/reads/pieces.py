@@ -35,8 +35,8 @@ class Pieces:
 _ABORTED = -1
 """In the column of the generation: the row is an aborted transaction."""
 _PIECES = """
-SELECT l.start, l.next, p.slot, p.base, p.last, p.inline, p.object, o.key, o.size, p.pos, p.size,
-       p.max_time, p.created_ms, p.refs, p.generation
+SELECT l.start, l.next, p.slot, p.base, p.last, p.inline, p.object, o.key, o.size AS object_size,
+       p.pos, p.size, p.max_time, p.created_ms, p.refs, p.generation
 FROM log l
 LEFT JOIN LATERAL (
     (SELECT NULL::smallint AS slot, s.base, s.last, NULL::bigint AS inline, s.object, s.pos, s.size,
@@ -59,6 +59,7 @@ LEFT JOIN object o ON o.id = p.object
 WHERE l.id = %(log)s AND NOT l.deleted
 ORDER BY p.base
 """
+# The index on boxes finds the transactions that reach into the pieces, among all that the log has.
 # One statement, so that both are of one moment: compaction removes a transaction from `aborted` once none of
 # its records is left.
 _PIECES_AND_ABORTED = f"""
@@ -68,7 +69,11 @@ UNION ALL
 SELECT NULL, NULL, NULL, a.first, a.last, a.producer, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
        {_ABORTED}
 FROM aborted a
-WHERE a.log = %(log)s AND a.last >= %(offset)s AND a.first <= (SELECT max(last) FROM found)
+WHERE a.log = %(log)s
+  AND box(point(a.log, a.first), point(a.log, a.last)) && (
+      SELECT box(point(%(log)s, %(offset)s), point(%(log)s, max(last)))
+      FROM (SELECT last, sum(size) OVER (ORDER BY base) - size AS before FROM found) AS counted
+      WHERE before < %(bytes)s)
 """
 
 
@@ -87,7 +92,8 @@ async def find_pieces(
     the log ends behind it.
     """
     statement = _PIECES_AND_ABORTED if with_aborted else _PIECES
-    found = await connection.execute(statement.encode(), {"log": log, "offset": offset, "rows": max_rows})
+    wanted = {"log": log, "offset": offset, "rows": max_rows, "bytes": max_bytes}
+    found = await connection.execute(statement.encode(), wanted)
     rows = await found.fetchall()
     aborted: list[AbortedTransaction] = []
     if with_aborted:

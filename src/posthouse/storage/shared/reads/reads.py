@@ -25,11 +25,6 @@ _ATTEMPTS = 5
 """Pieces move to segments while they are read, but not that often."""
 _PAUSE_SECONDS = 0.02
 _PIECES_AT_ONCE = 64
-_LOADED_AHEAD = 2
-_EXPECTED_AHEAD = 4
-"""Times of what a read asks for. Inline data is loaded with the read; blocks of objects are fetched in the
-background, for the reads that follow."""
-_MOST_EXPECTED_AHEAD = 16 * 1024 * 1024
 _LATER = """
 SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
 UNION ALL
@@ -161,15 +156,13 @@ class Reads:
         max_bytes: int,
         aborted: dict[int, AbortedTransaction] | None = None,
     ) -> list[RunRow | SegmentRow]:
-        """With more than `max_bytes`: a reader mostly goes on behind what it has read."""
-        loaded = _LOADED_AHEAD * max_bytes
-        expected = max(loaded, min(_EXPECTED_AHEAD * max_bytes, _MOST_EXPECTED_AHEAD))
+        """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
                 connection,
                 log.id,
                 offset,
-                max_bytes=expected,
+                max_bytes=2 * max_bytes,
                 max_rows=_PIECES_AT_ONCE,
                 with_aborted=aborted is not None,
             )
@@ -181,9 +174,8 @@ class Reads:
             if aborted is not None:
                 aborted.update((each.last_offset, each) for each in found.aborted)
             self._pieces.expect(found.pieces)
-            pieces = _first(found.pieces, loaded)
-            await self._pieces.load_inline(connection, pieces)
-        return pieces
+            await self._pieces.load_inline(connection, found.pieces)
+        return list(found.pieces)
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
         """Raises OffsetOutOfRange if the start of the log in the database stays ahead of that in memory."""
@@ -253,15 +245,6 @@ def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_o
         chunks.append(batch.data)
         room -= batch.header.length
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
-
-
-def _first(pieces: Sequence[RunRow | SegmentRow], size: int) -> list[RunRow | SegmentRow]:
-    """The first of the pieces: one, and more up to `size` bytes."""
-    for number, piece in enumerate(pieces):
-        size -= piece.size
-        if size < 0:
-            return list(pieces[: max(number, 1)])
-    return list(pieces)
 
 
 def _cut(data: Readable, offset: int, end: int, room: int, at_least_one: bool) -> tuple[memoryview, bool]:

@@ -140,6 +140,9 @@ CREATE TABLE aborted (
     producer bigint NOT NULL,
     PRIMARY KEY (log, last)
 );
+-- Which of them reach into a range of offsets. Neither end alone bounds the search in a log with many. Numbers of a
+-- point are exact up to 2^53.
+CREATE INDEX aborted_range ON aborted USING gist (box(point(log, first), point(log, last)));
 
 -- State of the broker: groups, offsets, queues, users. Keys may be longer than an index allows.
 CREATE TABLE state (

@@ -35,8 +35,10 @@ CREATE FUNCTION stored_bytes(p_log integer) RETURNS bigint LANGUAGE sql STABLE A
     FROM log l WHERE l.id = p_log
 $$;
 
--- Takes uses from objects. An object without uses is doomed: it never gets one again.
+-- Takes uses from objects. An object without uses is doomed: it never gets one again. The rows are locked in the order
+-- of their ids: two calls for the same objects would otherwise wait for each other.
 CREATE FUNCTION release_objects(p_objects bigint[], p_uses integer[]) RETURNS void LANGUAGE sql AS $$
+    SELECT FROM object WHERE id = ANY (p_objects) ORDER BY id FOR NO KEY UPDATE;
     UPDATE object o
     SET live = o.live - g.uses, doomed_at = CASE WHEN o.live = g.uses THEN now() END
     FROM (SELECT u.id, sum(u.uses)::integer AS uses FROM unnest(p_objects, p_uses) AS u(id, uses) GROUP BY u.id) AS g
