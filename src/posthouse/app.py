@@ -3,8 +3,10 @@
 import asyncio
 import logging
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from posthouse.broker.broker import Broker
@@ -19,6 +21,7 @@ from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import SECONDS_TO_PROVE, Gate
+from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
 from posthouse.protocols.listening import ListeningSockets
@@ -46,6 +49,9 @@ _ABORT_SECONDS = 2.0
 """How long connections that were closed at once have for what they do last."""
 _CERTIFICATE_SECONDS = 5.0
 """How often the certificate files are checked for changes."""
+
+
+TakeMoved = Callable[[str, socket.socket, Origin], None]
 
 
 class App:
@@ -189,11 +195,14 @@ class App:
         """What the ready line says besides the addresses."""
         return {}
 
-    async def stop(self, *, at_once: bool = False, drain_seconds: float | None = None) -> None:
+    async def stop(
+        self, *, at_once: bool = False, drain_seconds: float | None = None, take: TakeMoved | None = None
+    ) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
 
         They have `drain_seconds`, or as long as the settings say. With `at_once` all connections are closed
-        immediately, and nothing is answered any more.
+        immediately, and nothing is answered any more. `take` gets the connections that another app can go on
+        with, and the names of their listeners.
         """
         if self._following is not None:
             self._following.cancel()
@@ -205,6 +214,8 @@ class App:
         for each in self._served:
             if at_once:
                 each.listener.abort()
+            elif take is not None:
+                each.listener.move(partial(take, each.name))
             else:
                 each.listener.close()
         self.broker.wake_readers()

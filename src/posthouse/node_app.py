@@ -1,5 +1,7 @@
 """The app of a node in one role, with all that it exchanges with other brokers."""
 
+import socket
+from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
@@ -20,6 +22,17 @@ from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.registry import Registry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MovedConnection:
+    """A connection of a client between the app of a member and that of the coordinator, on the same node."""
+
+    listener: str
+    """The name of the setting."""
+    socket: socket.socket
+    origin: Origin
+
 
 _GRACE_SECONDS = 5.0
 """More than a connection waits for a coordinator: waiting is no offence of the client."""
@@ -110,16 +123,33 @@ class NodeApp:
         if self._relay is not None:
             self._relay.sweep()
 
-    async def stop(self, *, at_once: bool = False, takes_over: bool = False) -> None:
-        """If this broker takes over, connections that wait for a coordinator stay, and reach this one. For a
-        client that knows no other living broker, a closed connection would be the end: it asks only the
-        addresses that it began with."""
+    def go_on_with(self, moved: list[MovedConnection]) -> None:
+        """Serve the connections, which are taken from the list."""
+        while moved:
+            each = moved.pop()
+            listener = self.app.listener(each.listener)
+            if listener is None:
+                each.socket.close()
+            else:
+                listener.adopt(each.socket, each.origin)
+
+    async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
+        """If this broker takes over, it gives `moved`: the connections that its next app can go on with are
+        added to it. Connections that wait for a coordinator stay, and reach this one. For a client that knows
+        no other living broker, a closed connection would be the end: it asks only the addresses that it began
+        with."""
         await self._hints.stop()
-        if takes_over:
-            for each in self.app.connections:
-                if isinstance(each, ForwardedConnection) and each.is_waiting:
-                    each.detach()
-        await self.app.stop(at_once=at_once, drain_seconds=_TAKEOVER_DRAIN_SECONDS if takes_over else None)
+        if moved is None:
+            await self.app.stop(at_once=at_once)
+            return
+        for connection in self.app.connections:
+            if isinstance(connection, ForwardedConnection) and connection.is_waiting:
+                connection.detach()
+
+        def take(listener: str, taken: socket.socket, origin: Origin) -> None:
+            moved.append(MovedConnection(listener=listener, socket=taken, origin=origin))
+
+        await self.app.stop(drain_seconds=_TAKEOVER_DRAIN_SECONDS, take=take)
 
 
 def _peer(broker: ClusterBroker) -> HintPeer:

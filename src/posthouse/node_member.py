@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 
 from posthouse.model.errors import InvalidConfig, PosthouseError
-from posthouse.node_app import NodeApp
+from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
 
 log = logging.getLogger(__name__)
@@ -23,6 +23,8 @@ class MemberRole:
         self._started = started
         self._suspended = suspended
         self._has_failed = False
+        self._stopping: asyncio.Task[None] | None = None
+        """Of the last app that served."""
         self.app: NodeApp | None = None
         """While it serves."""
 
@@ -76,17 +78,25 @@ class MemberRole:
         log.warning("broker %s closes all connections: %s", node.own.name, why)
         await self.stop(at_once=True)
 
-    async def stop(self, *, at_once: bool = False, takes_over: bool = False) -> None:
-        """No-op if it does not serve. Raises NodeFailed if it does not stop in time."""
+    async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
+        """No-op if it does not serve. `moved` is for a takeover: see `NodeApp.stop`. Raises NodeFailed if it
+        does not stop in time.
+
+        A stop that has begun goes on if its caller is cancelled, and the next caller waits for it.
+        """
         app, self.app = self.app, None
-        if app is None:
-            return
+        if app is not None:
+            self._stopping = asyncio.create_task(self._stop(app, at_once=at_once, moved=moved))
+        if self._stopping is not None:
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self, app: NodeApp, *, at_once: bool, moved: list[MovedConnection] | None) -> None:
         seconds = ABANDON_SECONDS
-        if not at_once and not takes_over:
+        if not at_once and moved is None:
             seconds += self._node.settings.shutdown_seconds
         try:
             async with asyncio.timeout(seconds):
-                await app.stop(at_once=at_once, takes_over=takes_over)
+                await app.stop(at_once=at_once, moved=moved)
         except TimeoutError:
             raise NodeFailed(f"the broker did not stop serving within {seconds:g} s") from None
         except PosthouseError as error:

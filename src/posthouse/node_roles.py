@@ -12,7 +12,7 @@ from posthouse.app import App
 from posthouse.cluster.peers import Adopt
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal
 from posthouse.model.errors import PosthouseError
-from posthouse.node_app import NodeApp
+from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_campaign import Campaign
 from posthouse.node_context import NodeContext
 from posthouse.node_coordinator import CoordinatorRole
@@ -38,6 +38,8 @@ class NodeRoles:
         self.settled = asyncio.Event()
         """The first role was taken."""
         self.role = Role.STARTING
+        self._moved: list[MovedConnection] = []
+        """During a takeover: clients that were connected to the member, and wait for the coordinator."""
 
     @property
     def app(self) -> App | None:
@@ -71,6 +73,8 @@ class NodeRoles:
         except PosthouseError as error:
             log.error("broker %s ends: %s", self._node.own.name, error)
             raise
+        finally:
+            self._close_moved()
         if lease is not None:
             await lease.release()
 
@@ -97,7 +101,7 @@ class NodeRoles:
             for each in (serving, campaign):
                 each.cancel()
             await asyncio.gather(serving, campaign, return_exceptions=True)
-            await member.stop(takes_over=lease is not None)
+            await member.stop(moved=self._moved if lease is not None else None)
             self._current = None
         return lease
 
@@ -110,15 +114,24 @@ class NodeRoles:
         self._take_role(Role.MEMBER)
 
     async def _coordinate(self, lease: Lease) -> None:
-        role = self._current = CoordinatorRole(
-            self._node, lease, started=lambda: self._take_role(Role.COORDINATOR)
-        )
+        role = self._current = CoordinatorRole(self._node, lease, started=self._coordinator_started)
         try:
             await role.run(is_first=not self.settled.is_set())
         finally:
+            self._close_moved()
             self.role = Role.MEMBER
             self._current = None
             self._campaign.rest(role.rest_seconds)
+
+    def _coordinator_started(self) -> None:
+        self._take_role(Role.COORDINATOR)
+        if self._app is not None:
+            self._app.go_on_with(self._moved)
+
+    def _close_moved(self) -> None:
+        """Of a takeover that has failed."""
+        while self._moved:
+            self._moved.pop().socket.close()
 
     def _take_role(self, role: Role) -> None:
         self.role = role

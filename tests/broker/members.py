@@ -1,7 +1,7 @@
 """Two brokers on one log in memory. One coordinates; the other one, a member, learns of changes late."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -52,6 +52,7 @@ class MemberStorage(CoordinatorStorage):
         self._followers: list[DefinitionsChanged] = []
         self.refreshes = 0
         """How often definitions were refreshed."""
+        self.watched: set[PartitionId] = set()
         self.failure: PosthouseError | None = None
         """The database cannot be reached."""
 
@@ -84,6 +85,9 @@ class MemberStorage(CoordinatorStorage):
 
     def _definitions(self) -> dict[Space, dict[bytes, bytes]]:
         return {space: dict(self._state.get(space, {})) for space in DEFINITIONS}
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        self.watched |= set(partitions)
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         if self.failure is not None:

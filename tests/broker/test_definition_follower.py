@@ -1,6 +1,7 @@
 """A member follows what the coordinator changes: topics, users, permissions, quotas, settings."""
 
 import asyncio
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,12 @@ async def created(brokers: Pair, name: str, **overrides: str) -> Topic:
     [topic] = await brokers.coordinator.create_topics([NewTopic(name=name, partitions=2, overrides=settings)])
     assert isinstance(topic, Topic)
     return topic
+
+
+def told(brokers: Pair, space: Space, state: Mapping[bytes, bytes]) -> None:
+    """The member's storage tells of this content, whatever is stored."""
+    for changed in brokers.member_storage._followers:
+        changed(DefinitionChange(state={space: state}))
 
 
 def logins(directory: Path) -> dict[str, Any]:
@@ -217,3 +224,47 @@ async def test_a_change_that_cannot_be_read_does_not_stop_the_others(
             changed(DefinitionChange(state=state))
         assert list(member.access.acls) == [acl]
         assert "quotas: changes that another broker has made cannot be followed" in caplog.text
+
+
+async def test_permissions_that_cannot_be_read_are_named_and_skipped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with pair() as brokers, started(brokers.member) as member:
+        acl = Acl(kind=Kind.TOPIC, name="orders", principal="User:ann", operation=Operation.READ)
+        newer = acl.key().replace(b"read", b"peruse")
+        no_text = acl.key().replace(b'"orders"', b"[7]")
+        told(brokers, Space.ACLS, {newer: b"", acl.key(): b"", no_text: b"", b"\xff\n": b""})
+        assert list(member.access.acls) == [acl]
+        assert caplog.text.count("which is skipped") == 3
+        assert "peruse" in caplog.text and r"\xff\n" in caplog.text
+
+
+async def test_users_who_cannot_be_read_cannot_log_in_and_the_others_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pair(**logins(tmp_path)) as brokers:
+        users = brokers.coordinator.access.users
+        for name in ("ann", "ben"):
+            await users.set_password(name, PASSWORD, iterations=MIN_ITERATIONS)
+        async with started(brokers.member) as member:
+            left: list[str] = []
+            for name in ("ann", "ben"):
+                member.access.sessions.enter(name, lambda name=name: left.append(name))  # type: ignore[misc]
+            stored = dict(brokers.storage._state[Space.USERS])
+            await users.set_password("cleo", PASSWORD, iterations=MIN_ITERATIONS)
+            stored[b"cleo"] = brokers.storage._state[Space.USERS][b"cleo"]
+            stored[b"ann"] = b'{"of a newer version": "with a key"}'
+            told(brokers, Space.USERS, stored)
+            assert left == ["ann"]
+            assert {user.name for user in member.access.users} == {"admin", "ben", "cleo"}
+            assert "users: " in caplog.text and "the entry ann, which is skipped" in caplog.text
+            assert "with a key" not in caplog.text
+
+
+async def test_settings_that_cannot_be_read_are_skipped() -> None:
+    async with pair() as brokers, started(brokers.member) as member:
+        good = b'{"consumer.session.timeout.ms": "50000"}'
+        told(brokers, Space.GROUP_CONFIGS, {b"bad": b"7", b"worse": b"{", b"good": good})
+        assert list(member.group_configs) == ["good"]
+        told(brokers, Space.QUOTAS, {b"{}": b"{", Entity("ann").key(): b'{"consumer_byte_rate": 10.0}'})
+        assert list(member.access.quotas) == [(Entity("ann"), {Quota.READ: 10.0})]

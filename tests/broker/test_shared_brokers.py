@@ -9,20 +9,33 @@ import pytest
 from posthouse.broker.access.scram import MIN_ITERATIONS
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
+from posthouse.broker.groups.committing import NewOffset
+from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import SystemClock
-from posthouse.model.errors import LoginFailed, NotLeader, OutOfOrderSequence, Unavailable, UnknownTopic
+from posthouse.model.errors import (
+    LoginFailed,
+    NotLeader,
+    OutOfOrderSequence,
+    TopicExists,
+    Unavailable,
+    UnknownTopic,
+)
+from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.record import iter_records
 from posthouse.settings import Authentication, Settings
-from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.logs import definitions
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.protocols.kafka.scram_client import ScramClient
+from tests.storage.shared.lost_answers import LostAnswers
 from tests.storage.shared.opened import make_member, make_shared
 
 PEER = "127.0.0.1:1"
@@ -33,9 +46,10 @@ SESSION = object()
 class Brokers:
     """Both are started."""
 
-    def __init__(self, coordinator: Broker, member: Broker) -> None:
+    def __init__(self, coordinator: Broker, member: Broker, database: Database) -> None:
         self.coordinator = coordinator
         self.member = member
+        self.database = database
 
     async def create(self, name: str) -> Topic:
         [topic] = await self.coordinator.create_topics([NewTopic(name=name, partitions=1)])
@@ -57,7 +71,7 @@ async def brokers(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Bro
         await coordinator.coordinate()
         member = Broker(make_member(database, objects, clock), settings, clock, live_brokers=lambda: 2)
         await member.start()
-        yield Brokers(coordinator, member)
+        yield Brokers(coordinator, member, database)
         await member.stop()
         await coordinator.stop()
 
@@ -142,6 +156,99 @@ async def test_a_topic_that_feeds_a_queue_belongs_to_the_coordinator(brokers: Br
         await append(brokers.member, batch(await brokers.member.find_topic("later")))
 
 
+@pytest.fixture
+def lost(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> LostAnswers:
+    monkeypatch.setattr(definitions, "_PAUSES", (0.0, 0.0, 0.0))
+    return LostAnswers(brokers.database)
+
+
+async def test_a_topic_whose_creation_was_not_answered_feeds_the_queue_of_its_name(
+    brokers: Brokers, lost: LostAnswers
+) -> None:
+    lost.count = 4
+    with pytest.raises(DatabaseAway):
+        await brokers.create("orders")
+    topic = await brokers.member.find_topic("orders")
+    await append(brokers.member, batch(topic))
+    queue = await brokers.coordinator.namespaces.get("/").declare_queue(
+        QueueDefinition(name="orders"), SESSION
+    )
+    with pytest.raises(NotLeader):
+        await append(brokers.member, batch(topic))
+    assert await append(brokers.coordinator, batch(brokers.coordinator.topic("orders"))) == 1
+    assert queue.message_count == 1
+
+
+async def test_the_name_of_a_topic_in_doubt_is_refused_while_the_database_does_not_tell(
+    brokers: Brokers, lost: LostAnswers
+) -> None:
+    namespace = brokers.coordinator.namespaces.get("/")
+    lost.count = 4
+    with pytest.raises(DatabaseAway):
+        await brokers.create("orders")
+    lost.is_silent = True
+    with pytest.raises(Unavailable):
+        await namespace.declare_queue(QueueDefinition(name="orders"), SESSION)
+    with pytest.raises(Unavailable):
+        await namespace.declare_exchange(ExchangeDefinition(name="orders", kind=ExchangeKind.FANOUT))
+    with pytest.raises(Unavailable):
+        await brokers.create("orders")
+    with pytest.raises(Unavailable):
+        await brokers.coordinator.find_topic("orders")
+    lost.is_silent = False
+    await until(lambda: brokers.coordinator.topics.find("orders") is not None)
+    [again] = await brokers.coordinator.create_topics([NewTopic(name="orders")])
+    assert isinstance(again, TopicExists)
+
+
+async def test_a_topic_is_declared_while_its_creation_fails_without_an_answer(
+    brokers: Brokers, lost: LostAnswers
+) -> None:
+    lost.count = 4
+    creating = asyncio.create_task(brokers.create("orders"))
+    await until(lambda: brokers.coordinator.topics.is_changing)
+    await brokers.coordinator.namespaces.get("/").declare_queue(QueueDefinition(name="orders"), SESSION)
+    with pytest.raises(DatabaseAway):
+        await creating
+    with pytest.raises(NotLeader):
+        await append(brokers.member, batch(await brokers.member.find_topic("orders")))
+
+
+async def test_a_topic_whose_deletion_did_not_count_keeps_what_the_member_writes(
+    brokers: Brokers, lost: LostAnswers
+) -> None:
+    topic = await brokers.create("orders")
+    await brokers.member.find_topic("orders")
+    lost.is_silent = True
+    with pytest.raises(DatabaseAway):
+        await brokers.coordinator.delete_topics([topic])
+    assert brokers.coordinator.topics.find("orders") is None
+    await append(brokers.member, batch(topic))
+    with pytest.raises(Unavailable):
+        await brokers.create("orders")
+    lost.is_silent = False
+    [again] = await brokers.coordinator.create_topics([NewTopic(name="orders")])
+    assert isinstance(again, TopicExists)
+    await brokers.coordinator.refresh(topic.partition_ids())
+    assert await values(brokers.coordinator, topic, 0) == [b"value"]
+    await brokers.coordinator.delete_topics([await brokers.coordinator.find_topic("orders")])
+    await brokers.create("orders")
+
+
+async def test_offsets_of_a_topic_whose_deletion_was_not_answered_are_forgotten(
+    brokers: Brokers, lost: LostAnswers
+) -> None:
+    topic = await brokers.create("orders")
+    offsets = brokers.coordinator.groups.offsets
+    group = GroupId("readers")
+    committed = NewOffset(partition=topic.partition(0), offset=0)
+    assert await offsets.commit(group, MemberIdentity(member=MemberId("")), [committed]) == [None]
+    lost.count = 4
+    with pytest.raises(DatabaseAway):
+        await brokers.coordinator.delete_topics([topic])
+    await until(lambda: not offsets.has(group))
+
+
 async def test_the_member_follows_topics(brokers: Brokers) -> None:
     topic = await brokers.create("orders")
     await until(lambda: brokers.member.topics.find("orders") is not None)
@@ -196,9 +303,9 @@ async def test_records_are_deleted_that_the_member_has_written(brokers: Brokers)
 
 
 async def test_the_member_changes_nothing(brokers: Brokers) -> None:
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotLeader):
         await brokers.member.create_topics([NewTopic(name="orders")])
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotLeader):
         await brokers.member.access.users.set_password("eve", PASSWORD, iterations=MIN_ITERATIONS)
-    with pytest.raises(Unavailable):
+    with pytest.raises(NotLeader):
         await brokers.member.transactions.init_producer("tx", 1000)

@@ -205,6 +205,7 @@ async def test_reads_of_a_broker_that_is_cut_off_end_after_a_while(
     assert 55 <= cut_off.count(True) <= 63
 
 
+THIRD = UUID(int=3)
 SEEN = Seen(epoch=1, holder=ONE, commits=1000)
 
 
@@ -222,6 +223,8 @@ def make_cluster(sql: Sql, commits: int) -> None:
         replace(SEEN, epoch=2, commits=0),
         replace(SEEN, holder=OTHER, commits=0),
         replace(SEEN, commits=901, confirmed_losses=1),
+        Seen(commits_of={THIRD: 0, ONE: 901}),
+        Seen(commits_of={ONE: 900, THIRD: 1}),
     ],
 )
 async def test_a_database_that_shows_less_than_was_seen_gives_no_lease(
@@ -242,7 +245,8 @@ async def test_a_database_that_shows_less_than_was_seen_gives_no_lease(
 async def test_a_database_that_shows_what_was_seen_gives_the_lease(database: Database, sql: Sql) -> None:
     make_cluster(sql, 1000)
     sql.execute("SELECT release_lease(%s, 1)", [ONE])
-    assert await take_lease(database, OTHER, clock=ManualClock(), seen=SEEN) is not None
+    seen = replace(SEEN, commits_of={ONE: 1000, THIRD: 0})
+    assert await take_lease(database, OTHER, clock=ManualClock(), seen=seen) is not None
 
 
 async def test_commits_of_a_holder_that_has_released_the_lease_are_not_forgotten(

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from posthouse.model.address import Address
-from posthouse.model.brokers import ClusterView
+from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import CommitsLost, Database
@@ -219,6 +219,48 @@ async def test_a_broker_that_misses_its_own_commits_does_not_take_the_lease(
     one.count_commits(lambda: 8)
     with pytest.raises(CommitsLost, match="number 7, and had 8"):
         await take_lease(database, own, clock=SystemClock(), seen=one.seen)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["stopped", "started again"])
+async def test_lost_commits_of_a_broker_that_is_gone_are_found_by_others(
+    database: Database, sql: Sql, is_replaced: bool
+) -> None:
+    sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
+    one, gone = registry(database, "a"), registry(database, "b")
+    await one.register()
+    await gone.register()
+    it = gone._registration.incarnation
+    sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 7), (%s, 1, 5)", [it, it])
+    await one.beat()
+    await gone.stop()
+    if is_replaced:
+        await registry(database, "b").register()
+    await one.beat()
+    assert one.loss is None
+    seen = one.seen
+    sql.execute("UPDATE committer SET number = 4 WHERE path = 1")
+    with pytest.raises(CommitsLost, match="number 11, and had 12"):
+        await take_lease(database, one._registration.incarnation, clock=SystemClock(), seen=seen)
+    sql.execute("UPDATE cluster SET loss = NULL")
+    await one.beat()
+    assert one.loss is not None
+    assert "number 11, and had 12" in one.loss
+    await accept_loss(database._conninfo)
+    for _ in range(2):
+        await one.beat()
+        assert one.loss is None
+
+
+def test_brokers_that_are_gone_are_forgotten_when_they_are_many() -> None:
+    watch = LossWatch()
+    live = ClusterBroker(id=1, name="a", incarnation=UUID(int=1), addresses={})
+    for number in range(2, 3000):
+        watch.see(ClusterView(brokers=(live,), commits_of={live.incarnation: number, UUID(int=number): 1}))
+    assert len(watch.seen.commits_of) == 1000
+    assert watch.seen.commits_of[live.incarnation] == 2999
+    assert UUID(int=2999) in watch.seen.commits_of
+    watch.see(ClusterView(brokers=(live,), commits_of={live.incarnation: 2998}))
+    assert watch.loss is not None
 
 
 async def test_commits_that_are_acknowledged_during_a_heartbeat_show_no_loss(

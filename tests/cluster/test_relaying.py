@@ -6,33 +6,45 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 import pytest
 
 from posthouse.app import App
-from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.scram import MIN_ITERATIONS
 from posthouse.cluster import relaying
 from posthouse.cluster.dialling import Coordinator, Dialler
 from posthouse.cluster.peers import Adopt, PeerListener
 from posthouse.cluster.preamble import AnyPassage, Refusal, RelayPassage
 from posthouse.cluster.relaying import CompanionConnection, CoordinatorRelay
 from posthouse.model.address import Address
-from posthouse.model.errors import Unavailable
+from posthouse.model.clock import SystemClock
+from posthouse.model.errors import LoginFailed, StorageFull, Unavailable
+from posthouse.model.proven_user import CERTIFICATE, ProvenUser
+from posthouse.model.scram import Mechanism
 from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from posthouse.protocols.kafka.codec.generated.describe_groups import (
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.peer_traffic import PeerTraffic
-from posthouse.settings import Authentication
+from posthouse.settings import Authentication, ClientCertificates
+from posthouse.storage.contract import Storage
+from tests.broker.members import CoordinatorStorage, MemberStorage
 from tests.certificates import Authority
 from tests.cluster.nodes import until
+from tests.protocols.kafka.access.scene import log_in
+from tests.protocols.kafka.members import member as member_app
+from tests.protocols.kafka.wire import Wire
 from tests.served import on_any_port
 from tests.wire.kafka import RequestEncoder
 
@@ -56,7 +68,7 @@ class _Member:
         )
         self._encoder = RequestEncoder("relayed")
 
-    def open(self, user: str | None = None, listener: str = "kafka") -> CompanionConnection:
+    def open(self, user: ProvenUser | None = None, listener: str = "kafka") -> CompanionConnection:
         connection = self.relay.open(listener, _CLIENT, user, lambda: self.held_bytes.append(connection.held))
         return connection
 
@@ -85,8 +97,8 @@ async def _peers(adopter: Callable[[AnyPassage], Adopt | Refusal]) -> AsyncItera
 
 
 @asynccontextmanager
-async def _coordinator(**settings: object) -> AsyncIterator[tuple[App, Address]]:
-    app = App(on_any_port(memory=True, **settings))
+async def _coordinator(storage: Storage | None = None, **settings: Any) -> AsyncIterator[tuple[App, Address]]:
+    app = App(on_any_port(memory=True, **settings), storage=storage)
     await app.start()
 
     def adopter(passage: AnyPassage) -> Adopt | Refusal:
@@ -130,41 +142,146 @@ async def test_requests_are_answered_in_order(monkeypatch: pytest.MonkeyPatch) -
             await connection.send(frames[0][0])
 
 
-def _logins(tmp_path: Path) -> dict[str, object]:
+def _logins(tmp_path: Path) -> dict[str, Any]:
     password = tmp_path / "password"
     password.write_text("secret-of-admin")
     password.chmod(0o600)
     return {"authentication": Authentication.REQUIRED, "admin_password_file": password, "audit": None}
 
 
+def _tls(authority: Authority) -> dict[str, Any]:
+    identity = authority.issue()
+    return {
+        "kafka_tls": Address("127.0.0.1", 0),
+        "tls_certificate": identity.certificate,
+        "tls_key": identity.key,
+    }
+
+
 async def test_requests_have_the_rights_of_the_user_who_logged_in_at_the_member(tmp_path: Path) -> None:
     async with _coordinator(**_logins(tmp_path)) as (app, address):
         member = _Member(address)
-        admin, other = member.open("admin"), member.open("other")
+        access = app.broker.access
+        await access.users.set_password("other", "secret-of-other", iterations=MIN_ITERATIONS)
+        admin, other = (
+            member.open(access.proven_users.prove(name, Mechanism.SHA_256)) for name in ("admin", "other")
+        )
         created = await member.ask(admin, _new_topic("t"), CreateTopicsResponse)
         assert created.topics[0].error_code == 0
         refused = await member.ask(other, _new_topic("u"), CreateTopicsResponse)
         assert refused.topics[0].error_code != 0
         assert sorted(each.info.user or "" for each in app.connections) == ["admin", "other"]
-        app.broker.access.sessions.send_away(Principal("other").name)
+        access.sessions.send_away("other")
         await until(lambda: len(app.connections) == 1)
 
 
-async def test_requests_of_no_user_get_no_further_than_a_connection_without_a_login(tmp_path: Path) -> None:
+async def test_a_user_whose_password_was_changed_or_who_was_deleted_is_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with _coordinator(**_logins(tmp_path)) as (app, address):
+        member = _Member(address)
+        access = app.broker.access
+        await access.users.set_password("other", "secret-of-other", iterations=MIN_ITERATIONS)
+        old = access.proven_users.prove("other", Mechanism.SHA_256)
+        connection = member.open(old)
+        await member.ask(connection, MetadataRequest(topics=[]), MetadataResponse)
+        await access.users.set_password("other", "secret-of-other", iterations=MIN_ITERATIONS)
+        await until(lambda: connection._upstream is None)
+        for each in (connection, member.open(old)):
+            with pytest.raises(Unavailable, match="or refused the user"):
+                await member.ask(each, MetadataRequest(topics=[]), MetadataResponse)
+        assert "relays requests of 'other': a login at another broker, with a password" in caplog.text
+        new = access.proven_users.prove("other", "PLAIN")
+        await member.ask(member.open(new), MetadataRequest(topics=[]), MetadataResponse)
+        await access.users.delete("other")
+        with pytest.raises(Unavailable):
+            await member.ask(member.open(new), MetadataRequest(topics=[]), MetadataResponse)
+        assert access.login_failures["kafka"] == 3
+
+
+@pytest.mark.parametrize("mechanism", ["", "relay", "SCRAM-SHA-1", CERTIFICATE])
+async def test_mechanisms_that_the_coordinator_does_not_accept(tmp_path: Path, mechanism: str) -> None:
+    async with _coordinator(**_logins(tmp_path)) as (app, address):
+        member = _Member(address)
+        proven = app.broker.access.proven_users.prove("admin", mechanism)
+        with pytest.raises(Unavailable):
+            await member.ask(member.open(proven), MetadataRequest(topics=[]), MetadataResponse)
+
+
+async def test_certificates_count_where_the_coordinator_takes_them(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = _tls(authority) | {
+        "tls_client_ca": authority.file,
+        "tls_client_certificates": ClientCertificates.OPTIONAL,
+    }
+    proven = ProvenUser(name="ann", mechanism=CERTIFICATE)
+    async with _coordinator(**tls, **_logins(tmp_path)) as (app, address):
+        member = _Member(address)
+        connection = member.open(proven, "kafka_tls")
+        await member.ask(connection, MetadataRequest(topics=[]), MetadataResponse)
+        assert [each.info.user for each in app.connections] == ["ann"]
+        with pytest.raises(Unavailable):
+            await member.ask(member.open(proven, "kafka"), MetadataRequest(topics=[]), MetadataResponse)
+
+
+async def test_a_member_that_is_cut_off_keeps_no_old_login_alive(tmp_path: Path) -> None:
+    clock = SystemClock()
+    log = CoordinatorStorage(clock)
+    settings = _logins(tmp_path)
+    async with _coordinator(log, **settings) as (coordinator, address):
+        users = coordinator.broker.access.users
+        await users.set_password("ann", "first", iterations=MIN_ITERATIONS)
+        storage = MemberStorage(log, clock)
+        relay = _Member(address).relay
+        async with member_app(relay, storage=storage, coordinates=False, **settings) as app:
+            storage.failure = StorageFull("the database is away")
+            async with Wire(str(app.listeners["kafka"])) as before:
+                await log_in(before, "ann", "first")
+                await before.ask(DescribeGroupsRequest(), DescribeGroupsResponse)
+                await users.set_password("ann", "second", iterations=MIN_ITERATIONS)
+                await until(lambda: not coordinator.connections)
+                before.send(DescribeGroupsRequest())
+                assert await asyncio.wait_for(before.reader.read(), _SECONDS) == b""
+            async with Wire(str(app.listeners["kafka"])) as after:
+                await log_in(after, "ann", "first")  # the member does not know better
+                after.send(DescribeGroupsRequest())
+                assert await asyncio.wait_for(after.reader.read(), _SECONDS) == b""
+            storage.failure = None
+            async with Wire(str(app.listeners["kafka"])) as again:
+                await log_in(again, "ann", "second")
+                await again.ask(DescribeGroupsRequest(), DescribeGroupsResponse)
+
+
+async def test_the_audit_log_names_the_broker_that_relays(tmp_path: Path) -> None:
+    async with _coordinator(**_logins(tmp_path)) as (app, address):
+        recorded: list[tuple[str, bool]] = []
+
+        def record(name: str, peer: str, protocol: str, mechanism: str, failure: LoginFailed | None) -> None:
+            recorded.append((mechanism, failure is None))
+
+        app.broker.access.record_login = record  # type: ignore[method-assign,assignment]
+        member = _Member(address)
+        proven = app.broker.access.proven_users.prove("admin", Mechanism.SHA_512)
+        await member.ask(member.open(proven), MetadataRequest(topics=[]), MetadataResponse)
+        await app.broker.access.users.set_password("admin", "another", iterations=MIN_ITERATIONS)
+        with pytest.raises(Unavailable):
+            await member.ask(member.open(proven), MetadataRequest(topics=[]), MetadataResponse)
+        mechanism = "SCRAM-SHA-512 relayed by 127.0.0.1"
+        assert recorded == [(mechanism, True), (mechanism, False)]
+
+
+async def test_requests_of_no_user_get_no_further_than_a_connection_without_a_login(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with _coordinator(**_logins(tmp_path)) as (_, address):
         member = _Member(address)
         with pytest.raises(Unavailable):
             await member.ask(member.open(), _new_topic("t"), CreateTopicsResponse)
+    assert "the broker at 127.0.0.1 relays requests of a client without a login" in caplog.text
 
 
 async def test_requests_of_a_listener_with_tls_are_relayed_without(tmp_path: Path) -> None:
-    identity = Authority(tmp_path).issue()
-    tls = {
-        "kafka_tls": Address("127.0.0.1", 0),
-        "tls_certificate": identity.certificate,
-        "tls_key": identity.key,
-    }
-    async with _coordinator(**tls) as (app, address):
+    async with _coordinator(**_tls(Authority(tmp_path))) as (app, address):
         member = _Member(address)
         connection = member.open(listener="kafka_tls")
         found = await member.ask(connection, MetadataRequest(topics=None), MetadataResponse)
@@ -280,7 +397,8 @@ async def test_a_user_whose_name_is_too_long_for_other_brokers(caplog: pytest.Lo
     async with _peers(lambda passage: Refusal.NOT_COORDINATOR) as address:
         member = _Member(address)
         with pytest.raises(Unavailable, match="at most 4096 bytes"):
-            await member.ask(member.open("\u00fc" * 5000), MetadataRequest(topics=[]), MetadataResponse)
+            user = ProvenUser(name="\u00fc" * 5000, mechanism=CERTIFICATE)
+            await member.ask(member.open(user), MetadataRequest(topics=[]), MetadataResponse)
     assert "relaying requests of the client 10.0.0.1:5 failed" in caplog.text
     assert member.traffic.relayed_unanswered == 0
 

@@ -3,7 +3,7 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.quotas import LiveBrokers, alone
@@ -286,6 +286,10 @@ class Broker:
         """All that storage has, the broker's internal ones among them."""
         return list(self._storage.topics.values())
 
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """A reader that does not wait will read these partitions again: see `Storage.watch`."""
+        self._storage.watch(partitions)
+
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """Bring bounds up to date with what other brokers have written, and with `with_producers` the
         producers. Raises UnknownPartition and Unavailable."""
@@ -342,8 +346,7 @@ class Broker:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
         self.traffic.forget(topic.name for topic in topics)
-        await self.groups.forget_topics([topic.id for topic in topics])
-        await self.subscriptions.forget_topics([topic.id for topic in topics])
+        await self._forget_offsets(topics)
         self._wake_readers_of(topics)
 
     def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
@@ -386,12 +389,20 @@ class Broker:
         return topic
 
     def _topics_followed(self, deleted: Sequence[Topic]) -> None:
-        """Another broker has changed topics, and deleted these."""
+        """Topics have changed, and these were deleted: by another broker, or by this one when storage failed
+        without an answer."""
         names = [topic.name for topic in deleted]
         self.recent_deletions.add(names)
         self.traffic.forget(names)
         self.groups.topics_changed()
         self._wake_readers_of(deleted)
+        if deleted and self.coordinates:
+            self.namespaces.background.start(self._forget_offsets(deleted), "offsets of deleted topics")
+
+    async def _forget_offsets(self, deleted: Sequence[Topic]) -> None:
+        """Of all groups."""
+        await self.groups.forget_topics([topic.id for topic in deleted])
+        await self.subscriptions.forget_topics([topic.id for topic in deleted])
 
     def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
         self.access.follow_secret(state)

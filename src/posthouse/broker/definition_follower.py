@@ -29,7 +29,8 @@ class DefinitionFollower:
         self._spaces = spaces
 
     def changed(self, change: DefinitionChange) -> None:
-        """Storage calls it; errors are logged, and the other definitions are followed all the same."""
+        """Storage calls it; errors are logged, and the other definitions are followed all the same. A space
+        skips the entries that it cannot read: see `stored_entries`."""
         if change.topics or change.deleted:
             try:
                 self._topics.follow(change.topics, change.deleted)

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 
 from posthouse.broker.changes import SerializedChanges
+from posthouse.broker.stored_entries import readable_entries
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
@@ -33,11 +34,11 @@ class OwnSettings:
         """Serialized: each change starts from the stored result of the previous one."""
 
     def load(self) -> None:
-        self.follow(self._storage.take_state(self._space))
+        self._overrides = dict(_read(*entry) for entry in self._storage.take_state(self._space).items())
 
     def follow(self, state: Mapping[bytes, bytes]) -> None:
-        """`state` is the content of the space, which another broker may have changed."""
-        self._overrides = {key.decode(): json.loads(value) for key, value in state.items()}
+        """Another broker has changed settings; `state` is the content of the space."""
+        self._overrides = dict(readable_entries(self._space, state, _read))
 
     def __iter__(self) -> Iterator[str]:
         """The names of objects with overrides."""
@@ -65,3 +66,7 @@ class OwnSettings:
             else:
                 self._overrides.pop(name, None)
         return wanted
+
+
+def _read(key: bytes, value: bytes) -> tuple[str, Overrides]:
+    return key.decode(), dict(json.loads(value))

@@ -51,7 +51,8 @@ class Topics:
         self._in_order: list[Topic] | None = None
         """Sorted by name; None after a change."""
         self._changes = SerializedChanges()
-        """Serialized: each change starts from the stored result of the previous one."""
+        """Serialized: each change starts from the stored result of the previous one. If that is not known,
+        because storage failed without an answer, `refresh_definitions` finds out first."""
 
     def load(self) -> None:
         self.by_name.clear()
@@ -61,7 +62,8 @@ class Topics:
         self._in_order = None
 
     def follow(self, changed: Sequence[Topic], deleted: Sequence[Topic]) -> None:
-        """Another broker has changed topics. Storage has the changes already."""
+        """Another broker has changed topics, or a change that failed here counts. Storage has the changes
+        already."""
         for topic in deleted:
             known = self.by_name.get(topic.name)
             if known is not None and known.id == topic.id:
@@ -110,6 +112,7 @@ class Topics:
         return await self._changes.make(self._create(wanted, validate_only))
 
     async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[Topic | PosthouseError]:
+        await self._storage.refresh_definitions()
         results: list[Topic | PosthouseError] = []
         accepted: dict[str, Topic] = {}
         for new in wanted:
@@ -156,6 +159,7 @@ class Topics:
         await self._changes.make(self._coordinate(names))
 
     async def _coordinate(self, names: Iterable[str]) -> None:
+        await self._storage.refresh_definitions()
         for name in names:
             topic = self.by_name.get(name)
             if topic is not None and not topic.is_coordinated:
@@ -165,6 +169,7 @@ class Topics:
         return await self._changes.make(self._grow(name, partitions, validate_only))
 
     async def _grow(self, name: str, partitions: int, validate_only: bool) -> Topic:
+        await self._storage.refresh_definitions()
         topic = self.get(name)
         if partitions <= topic.partitions:
             raise InvalidPartitions(
@@ -183,6 +188,7 @@ class Topics:
     async def _configure(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], validate_only: bool
     ) -> Topic:
+        await self._storage.refresh_definitions()
         topic = self.get(name)
         overrides = dict(change(topic))
         config = self.defaults.with_overrides(overrides)
@@ -226,6 +232,7 @@ class Topics:
         await self._changes.make(self._delete(topics))
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
+        await self._storage.refresh_definitions()
         for topic in topics:
             self.by_name.pop(topic.name, None)
         self._in_order = None

@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 
 MAGIC = b"POSTHOUSE-PEER-1"
 CHALLENGE_BYTES = len(MAGIC) + 32
@@ -80,7 +81,7 @@ class RelayPassage:
     """The incarnation of the dialling broker."""
     listener: str
     client: Address
-    user: str | None
+    user: ProvenUser | None
     """Has logged in at the dialling broker; None if no user has."""
 
     def __str__(self) -> str:
@@ -125,8 +126,23 @@ def _said(passage: AnyPassage) -> dict[str, Any]:
         return {"kind": _HINTS, "broker": str(passage.broker)}
     said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
     if isinstance(passage, RelayPassage):
-        return said | {"kind": _RELAY, "broker": str(passage.broker), "user": passage.user}
+        user = None if passage.user is None else _said_of(passage.user)
+        return said | {"kind": _RELAY, "broker": str(passage.broker), "user": user}
     return said
+
+
+def _said_of(user: ProvenUser) -> dict[str, Any]:
+    credential = None if user.credential is None else user.credential.hex()
+    return {"name": user.name, "mechanism": user.mechanism, "credential": credential}
+
+
+def _user(said: dict[str, Any]) -> ProvenUser:
+    credential = said["credential"]
+    return ProvenUser(
+        name=said["name"],
+        mechanism=said["mechanism"],
+        credential=None if credential is None else bytes.fromhex(credential),
+    )
 
 
 def size_of_words(length: bytes) -> int:
@@ -148,8 +164,12 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
         raise PeerRefused(f"it asks for {kind!r}, which this version does not know")
     client = Address(said["host"], said["port"])
     if kind == _RELAY:
-        broker = UUID(said["broker"])
-        return RelayPassage(broker=broker, listener=said["listener"], client=client, user=said["user"])
+        return RelayPassage(
+            broker=UUID(said["broker"]),
+            listener=said["listener"],
+            client=client,
+            user=None if said["user"] is None else _user(said["user"]),
+        )
     return Passage(listener=said["listener"], client=client)
 
 

@@ -23,6 +23,7 @@ from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.peer_traffic import PeerTraffic
 
@@ -49,7 +50,7 @@ class CoordinatorRelay:
         self._open: set[CompanionConnection] = set()
 
     def open(
-        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
     ) -> "CompanionConnection":
         passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user)
         made = CompanionConnection(
@@ -182,7 +183,7 @@ class CompanionConnection:
             return
         self._upstream = None
         for requests in (self._sent, self._waiting):
-            self._fail(requests, "the coordinator was lost before it had answered")
+            self._fail(requests, "the coordinator was lost before it had answered, or refused the user")
 
     def leave_if_succeeded(self) -> None:
         upstream = self._upstream

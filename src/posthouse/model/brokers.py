@@ -40,6 +40,8 @@ class ClusterView:
     """Of the holder that this broker saw last, which may be another by now; None if it saw none."""
     own_commits: int = 0
     """Of this broker, since its start."""
+    commits_of: Mapping[UUID, int] = field(default_factory=dict)
+    """Of every broker that has registered, live or not, and of those that this broker has seen before."""
     timeline: int = 0
     """Of the database: a promoted standby raises it."""
     confirmed_losses: int = 0

@@ -15,6 +15,7 @@ from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.scram import ScramServer
 from posthouse.listener_settings import Address
 from posthouse.model.errors import LoginFailed
+from posthouse.model.proven_user import ProvenUser
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.introduction import FORWARDER, RELAYED_USER
 from posthouse.protocols.noop import noop
@@ -29,7 +30,9 @@ class PeerIdentity:
     """Address and port of the client."""
     certified: str | None = None
     """The name in the client's verified certificate."""
-    relayed_user: str | None = None
+    forwarder: Address | None = None
+    """The broker that has passed the connection on, or relays the client's requests."""
+    relayed_user: ProvenUser | None = None
     """Has logged in at another broker of the cluster, which relays the client's requests."""
     may_send_password: bool = True
     """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
@@ -44,6 +47,7 @@ class PeerIdentity:
         return cls(
             peer=str(address or found or "?"),
             certified=name_of(transport),
+            forwarder=forwarder,
             relayed_user=transport.get_extra_info(RELAYED_USER),
             may_send_password=is_private or allow_cleartext,
         )
@@ -103,6 +107,17 @@ class Authenticator:
         number = self._access.sessions.enter(principal.name, self._revoke)
         self._entered = (principal.name, number)
         self._open(principal)
+
+    def prove(self, mechanism: str) -> ProvenUser:
+        """For the coordinator of the cluster. The user has just logged in, with this mechanism."""
+        assert self._entered is not None
+        return self._access.proven_users.prove(self._entered[0], mechanism)
+
+    def admit_proven(self, user: ProvenUser, *, has_tls: bool) -> None:
+        """Admit a user who has logged in at another broker. Raises LoginFailed as `admit` does, or if the
+        user could not log in here."""
+        self._access.proven_users.check(user, has_tls=has_tls)
+        self.admit(Principal(user.name))
 
     def record(self, user: str, mechanism: str, failure: LoginFailed | None = None) -> None:
         """Write the outcome of a login to the audit log."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from uuid import UUID
 
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.outbox import Chunk
 from posthouse.settings import Address
 
@@ -29,7 +30,7 @@ class Origin:
     relayed_by: UUID | None = None
     """The incarnation of the other broker if the client has not made the connection: the other broker relays
     single requests, which it has received with or without TLS, and sends them without."""
-    user: str | None = None
+    user: ProvenUser | None = None
     """With `relayed_by`: has logged in at the other broker."""
 
 

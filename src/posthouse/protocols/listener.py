@@ -61,6 +61,18 @@ class Dismissable(Protocol):
         """Tell the client if it takes that without a wait, and close."""
 
 
+Take = Callable[[socket.socket, Origin], None]
+"""Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
+
+
+@runtime_checkable
+class Movable(Protocol):
+    """A connection that another listener can go on with."""
+
+    def move(self, take: Take) -> None:
+        """As `finish`, but the socket goes to `take`, with what the client has sent and was not begun."""
+
+
 class Listener:
     """Owned by the event loop. Connections join when they are made and leave when they are lost."""
 
@@ -94,6 +106,10 @@ class Listener:
         self._is_mute = False
         """The last sweep has found that no connection may be answered. A process that was stopped for some
         seconds renews its lease before the next one."""
+
+    @property
+    def has_tls(self) -> bool:
+        return self._tls is not None
 
     async def start(self, address: Address, tls: Certificates | None = None) -> Address:
         """Bind; returns the actual address, with the port that the system chose for port 0."""
@@ -148,7 +164,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def adopt(self, accepted: socket.socket, origin: Origin) -> None:
-        """Serve a connection that another broker has passed on."""
+        """Serve a connection that another broker has passed on, or another listener of this one."""
         if self.address is None:
             accepted.close()
             return
@@ -316,6 +332,17 @@ class Listener:
             task.cancel()
         for connection in list(self._visitors):
             connection.finish()
+
+    def move(self, take: Take) -> None:
+        """As `close`, but connections that can go on with another listener are given to `take`."""
+        self._close_sockets()
+        for task in list(self._shaking_hands):
+            task.cancel()
+        for connection in list(self._visitors):
+            if isinstance(connection, Movable):
+                connection.move(take)
+            else:
+                connection.finish()
 
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 
 
 class RelayedConnection(Protocol):
@@ -33,7 +34,8 @@ class Relay(Protocol):
     """Of a broker that is a member of a cluster and does not coordinate it."""
 
     def open(
-        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
     ) -> RelayedConnection:
-        """`listener` is the name of the setting; `user` has logged in here, None if login is not required.
+        """`listener` is the name of the setting; `user` has logged in here; None if clients need
+        no login. The coordinator closes the connection if it would not admit the user, so requests fail.
         `grown` is called when an incomplete response has grown and is large."""

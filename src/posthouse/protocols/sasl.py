@@ -1,15 +1,15 @@
 """SASL (RFC 4422), the server's side: the client names a mechanism, then tokens go back and forth."""
 
-from typing import Final, Protocol
+from typing import Protocol
 
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.scram import ScramServer
 from posthouse.model.errors import LoginFailed
+from posthouse.model.proven_user import PLAIN
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.plain import parse_plain
 
-PLAIN: Final = "PLAIN"
 _MAX_TOKEN_BYTES = 16 * 1024
 
 
@@ -64,7 +64,8 @@ class SaslLogin:
 
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
-        self._mechanism = ""
+        self.mechanism = ""
+        """The one that was selected last."""
         self._exchange: SaslExchange | None = None
 
     @property
@@ -80,7 +81,7 @@ class SaslLogin:
         """Select the mechanism; returns whether it is offered."""
         if mechanism not in self.mechanisms:
             return False
-        self._mechanism = mechanism
+        self.mechanism = mechanism
         if mechanism == PLAIN:
             self._exchange = PlainTokens(self._authenticator)
         else:
@@ -99,9 +100,9 @@ class SaslLogin:
                 self._authenticator.admit(principal)
         except LoginFailed as error:
             self._exchange = None
-            self._authenticator.record(exchange.user, self._mechanism, error)
+            self._authenticator.record(exchange.user, self.mechanism, error)
             raise
         if principal is not None:
             self._exchange = None
-            self._authenticator.record(principal.name, self._mechanism)
+            self._authenticator.record(principal.name, self.mechanism)
         return answer

@@ -5,7 +5,7 @@ brokers share cannot assign them earlier.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
@@ -97,6 +97,10 @@ class Storage(PartitionView, Protocol):
         unnoticed in others.
         """
 
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """A reader has read these partitions, does not wait for them, and will ask again soon. So batches
+        that another broker writes are noticed soon, as in partitions that are awaited."""
+
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """Bring the bounds of these partitions up to date with what other brokers have written before this
         call, and with `with_producers` their producers, too: there may be thousands.
@@ -105,11 +109,13 @@ class Storage(PartitionView, Protocol):
         """
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
-        """Call `changed` when another broker has changed topics or cluster-wide state."""
+        """Call `changed` when another broker has changed topics or cluster-wide state, and when a change of
+        topics that failed here turns out to count."""
 
     async def refresh_definitions(self) -> None:
         """Bring topics and cluster-wide state up to date with what other brokers have changed before this
-        call: to be awaited before something is called unknown. Raises Unavailable.
+        call, and topics with changes of this broker whose outcome was not known. To be awaited before
+        something is called unknown, and before a topic is changed. Raises Unavailable.
         """
 
     async def barrier(self) -> None:

@@ -13,6 +13,7 @@ from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import Unavailable
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.kafka.codec.headers import decode_request_header, response_frame
@@ -60,7 +61,7 @@ class RelayedRequest:
 class HeldConnection:
     listener: str
     client: Address
-    user: str | None
+    user: ProvenUser | None
     requests: list[RelayedRequest] = field(default_factory=list)
     is_closed: bool = False
     is_paused: bool = False
@@ -110,7 +111,7 @@ class HeldRelay:
         self._has_more = asyncio.Event()
 
     def open(
-        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
     ) -> RelayedConnection:
         made = HeldConnection(listener, client, user, grown=grown)
         self.opened.append(made)
@@ -134,7 +135,7 @@ class WiredRelay:
         self._coordinator = coordinator
 
     def open(
-        self, listener: str, client: Address, user: str | None, grown: Callable[[], None]
+        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
     ) -> RelayedConnection:
         return _WiredConnection(self._coordinator)
 

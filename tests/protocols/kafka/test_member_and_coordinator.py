@@ -6,6 +6,7 @@ import pytest
 
 from posthouse.app import App
 from posthouse.model.errors import StorageFenced
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -154,6 +155,19 @@ async def test_records_of_the_other_broker(there: Wire, wire: Wire) -> None:
     assert ends.topics[0].partitions[0].end_offset == 6
     await wire.produce(topic, batch(b"g"))
     assert (await there.fetch(topic, 6)).records
+
+
+async def test_storage_is_told_of_partitions_at_their_end_while_others_have_records(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    """The coordinator may write there. A fetch that always finds records elsewhere never waits for them."""
+    topic = TopicId(await there.create_topic("t", partitions=3))
+    await wire.produce(topic, batch(b"a"), partition=1)
+    apps[2].watched.clear()
+    request = fetch_request(*((topic, index, 0) for index in range(3)), min_bytes=1, max_wait_ms=60_000)
+    answer = await wire.ask(request, FetchResponse)
+    assert [bool(each.partitions[0].records) for each in answer.responses] == [False, True, False]
+    assert {PartitionId(topic, index) for index in (0, 2)} <= apps[2].watched
 
 
 async def test_nothing_is_called_unknown_while_the_database_is_away(

@@ -556,7 +556,9 @@ async def test_the_relay_has_the_user_who_logged_in_at_the_member(guarded: App, 
         pending = wire.send(DescribeGroupsRequest())
         (await relay.request()).answer(_listing())
         assert await _groups(wire, pending) == []
-        assert relay.opened[0].user == "admin"
+        proven = relay.opened[0].user
+        assert proven is not None and (proven.name, proven.mechanism) == ("admin", "PLAIN")
+        guarded.broker.access.proven_users.check(proven, has_tls=False)
         await log_in(wire)  # a session may log in again, as the same user
         pending = wire.send(DescribeGroupsRequest())
         (await relay.request(1)).answer(_listing())

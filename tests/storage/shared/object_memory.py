@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import DataDamaged
+from posthouse.storage.shared.objects.store import ObjectDamaged, ObjectMissing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +34,11 @@ class MemoryObjects:
     async def read(self, key: str, start: int, size: int) -> bytes:
         self.reads += 1
         if key not in self.stored:
-            raise DataDamaged(f"object {key} is missing")
-        return self.stored[key][0][start : start + size]
+            raise ObjectMissing(f"object {key} is missing")
+        found = self.stored[key][0][start : start + size]
+        if len(found) != size:
+            raise ObjectDamaged(f"object {key} has no {size} bytes from {start}")
+        return found
 
     async def delete(self, keys: Sequence[str]) -> None:
         self.step("before delete")

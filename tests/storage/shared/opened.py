@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
+from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.housekeeping.upkeep import UpkeepSettings
@@ -69,6 +70,8 @@ def make_member(
     *,
     tail_bytes: int = 2**20,
     inline_bytes: int = 2**19,
+    member: TestLease | None = None,
+    last_commits: LastCommits | None = None,
 ) -> SharedStorage:
     """Of a broker without the lease. There must have been one with it."""
     return SharedStorage(
@@ -76,10 +79,11 @@ def make_member(
         objects,
         PlainBlocks(objects),
         None,
-        member=TestLease(),
+        member=member or TestLease(),
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
+        last_commits=last_commits,
     )
 
 

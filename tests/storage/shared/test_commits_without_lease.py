@@ -37,12 +37,13 @@ def numbered(
     sequence: int,
     *,
     producer_id: int = 7,
+    epoch: int = 0,
     required: bool = False,
     transactional: bool = False,
 ) -> Append:
     """The value is the producer and the sequence."""
     builder = BatchBuilder(
-        producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=transactional
+        producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
     )
     builder.add(None, b"%d:%d" % (producer_id, sequence), (), 1000)
     batch = memoryview(builder.build())
@@ -148,6 +149,25 @@ async def test_a_failed_first_batch_is_not_awaited_for_ever(
         clock.advance(601)
         [outcome] = await member.commit([numbered(partition, 5)])
         assert (outcome.base_offset, outcome.refusal) == (0, None)
+
+
+async def test_a_failed_first_batch_of_a_new_epoch_is_awaited(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """It takes the place of one that failed in the epoch before."""
+    topic = make_topic(latency="object")
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(1, database, objects, clock) as [member]:
+        objects.fail(Fault.FAIL, "put")
+        with pytest.raises(Unavailable):
+            await member.commit([numbered(partition, 3)])
+        objects.fail(Fault.FAIL, "put")
+        with pytest.raises(Unavailable):
+            await member.commit([numbered(partition, 0, epoch=1)])
+        [refused] = await member.commit([numbered(partition, 1, epoch=1)])
+        assert "sequence 1 instead of 0" in str(refused.refusal)
+        assert (await member.commit([numbered(partition, 0, epoch=1)]))[0].base_offset == 0
 
 
 async def test_a_coordinated_log_refuses_appends_without_the_lease(

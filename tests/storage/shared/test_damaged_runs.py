@@ -21,6 +21,7 @@ from tests.storage.shared.crashes import Crash
 from tests.storage.shared.opened import make_shared
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
+from tests.storage.shared.test_garbage import garbage
 from tests.storage.shared.test_segment_compaction import compaction, write
 from tests.storage.shared.test_slots import slots
 
@@ -86,6 +87,12 @@ def test_batches_behind_an_unknown_length_are_lost() -> None:
         (105, 105, False),
         (106, 109, True),
     ]
+
+
+def test_batches_behind_a_damaged_one_are_not_counted_back_from_a_missing_end() -> None:
+    data = bytearray(WHOLE[: -len(BATCHES[-1])])
+    data[65] ^= 1
+    assert ranges(salvaged(run_of(WHOLE, 10), bytes(data))) == [(100, 109, True)]
 
 
 @pytest.mark.parametrize("count", [1, 9, 10, 11])
@@ -223,6 +230,111 @@ async def test_a_missing_object_is_given_up_only_in_the_right_place(logs: Shared
     assert [each[2] for each in ranges(await logs.read(log))] == [True, False]
     assert await logs.values(other) == {0: b"older"}
     assert await books(logs) == (0,)
+
+
+@pytest.mark.parametrize("missing", [1, len(BATCHES[-1]), len(BATCHES[-1]) + 1, len(WHOLE)])
+async def test_an_object_that_is_too_short(logs: SharedLogs, missing: int) -> None:
+    """What is there of it is good, and the object stays for an operator to look at."""
+    [log] = await logs.create()
+    await logs.append(log, *BATCHES, in_object=True)
+    [key] = logs.objects.stored
+    left = WHOLE[: len(WHOLE) - missing]
+    logs.objects.stored[key] = (left, 0)
+    await consolidation(logs, NO_WAIT).run_once()
+    lost = 4 if missing <= len(BATCHES[-1]) else 5 if missing < len(WHOLE) else 10
+    assert len(await logs.values(log)) == 10 - lost
+    assert [each[:2] for each in ranges(await logs.read(log)) if each[2]] == [(10 - lost, 9)]
+    assert await books(logs) == (0,)
+    topic = (await logs.partition_of(log)).topic
+    kept = logs.objects.stored.get(f"damaged/{topic.hex()}-0/0-9")
+    assert (b"" if kept is None else kept[0]) == left
+    await garbage(logs).run_once()
+    assert logs.objects.stored[key][0] == left
+    await slots(logs).run_once()
+    await slots(logs).run_once()
+    [_, problem] = await problems(logs)
+    assert problem == "1 uses are noted, 0 are found"
+
+
+async def test_a_run_that_is_good_again_at_the_last_moment(
+    logs: SharedLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    [log] = await logs.create()
+    await logs.append(log, *BATCHES, in_object=True)
+    [lost] = logs.objects.stored
+    whole = logs.objects.stored.pop(lost)
+    read, failures = logs.objects.read, 2  # reading it with others, and alone
+
+    async def restored_meanwhile(key: str, start: int, size: int) -> bytes:
+        nonlocal failures
+        failures -= 1
+        if failures == -1:
+            logs.objects.stored[lost] = whole
+        return await read(key, start, size)
+
+    logs.objects.read = restored_meanwhile  # type: ignore[method-assign]
+    await consolidation(logs, NO_WAIT).run_once()
+    assert failures < 0
+    assert len(await logs.values(log)) == 10
+    assert await problems(logs) == []
+    assert "are lost" not in caplog.text
+
+
+async def test_a_run_that_was_good_again_is_waited_for_again(logs: SharedLogs, clock: ManualClock) -> None:
+    """Its segment was not written: another broker took the lease."""
+    [log] = await logs.create()
+    await logs.append(log, *BATCHES, in_object=True)
+    [key] = logs.objects.stored
+    whole = logs.objects.stored.pop(key)
+    work = consolidation(logs, ConsolidationSettings(due_bytes=0, damage_wait_ms=60_000))
+    await work.run_once()
+    logs.objects.stored[key] = whole
+
+    def fail(name: str) -> None:
+        if name.startswith("before put"):
+            raise Crash(name)
+
+    logs.objects.step = fail
+    with pytest.raises(Crash):
+        await work.run_once()
+    logs.objects.step = lambda name: None
+    clock.advance(61)
+    logs.objects.stored[key] = (WHOLE[:-1], 0)
+    await work.run_once()
+    assert await logs.segments(log) == []
+    clock.advance(61)
+    await work.run_once()
+    assert len(await logs.values(log)) == 6
+
+
+async def test_bytes_of_a_deleted_topic_are_not_damaged(
+    logs: SharedLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    [log] = await logs.create()
+    await logs.append(log, *BATCHES, in_object=True)
+    read = logs.objects.read
+
+    async def deleted_meanwhile(key: str, start: int, size: int) -> bytes:
+        await logs.connection.execute("UPDATE log SET deleted = true")
+        logs.objects.stored.clear()
+        return await read(key, start, size)
+
+    logs.objects.read = deleted_meanwhile  # type: ignore[method-assign]
+    metrics = HousekeepingMetrics()
+    await consolidation(logs, NO_WAIT, metrics).run_once()
+    assert (metrics.damaged_logs, caplog.text) == (0, "")
+
+
+async def test_a_damaged_run_of_a_deleted_topic_is_forgotten(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    await fill(logs, log, 2)
+    await damage(logs, log, 2)
+    work = consolidation(logs, ConsolidationSettings(due_bytes=0))
+    await work.run_once()
+    assert len(work._damaged._since) == 1
+    logs.topics.clear()
+    await work.run_once()
+    assert work._damaged._since == {}
 
 
 async def test_runs_that_are_missing_are_no_damaged_bytes(logs: SharedLogs) -> None:

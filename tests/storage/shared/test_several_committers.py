@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, PosthouseError, UnknownPartition
+from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
+from posthouse.storage.definition_changes import DefinitionChange
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.outcomes import OperationRefused, Outcome
 from posthouse.storage.shared.database import Database
@@ -26,7 +28,7 @@ from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from tests.storage.batches import make_topic, read_all
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.members import Member, members
-from tests.storage.shared.opened import make_shared, take_lease
+from tests.storage.shared.opened import TestLease, make_shared, take_lease
 from tests.storage.shared.test_against_memory import (
     BATCHES,
     LOGS,
@@ -98,9 +100,16 @@ def test_any_turns_give_what_one_storage_gives(pair: Pair, turns: list[Turn | Co
     pair.runner.run(_same(pair, turns))
 
 
+def _definitions(database: Database, lease: TestLease) -> Definitions:
+    changes: list[DefinitionChange] = []
+    return Definitions(
+        database, lease.incarnation, lease.epoch, {}, SharedLogs(), TopicConfig(), changes.append
+    )
+
+
 async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
     lease = await take_lease(pair.database)
-    definitions = Definitions(pair.database, lease.incarnation, lease.epoch, {}, SharedLogs())
+    definitions = _definitions(pair.database, lease)
     topics = [make_topic(f"turns-{next(_names)}", partitions=LOGS) for _ in range(TOPICS)]
     queues = make_topic(f"turns-{next(_names)}", partitions=2)
     await definitions.put([*topics, queues])
@@ -130,7 +139,7 @@ async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
         for each in brokers:
             await each.close()
         lease = await take_lease(pair.database)
-        definitions = Definitions(pair.database, lease.incarnation, lease.epoch, {}, SharedLogs())
+        definitions = _definitions(pair.database, lease)
         await definitions.delete([topic.id for topic in [*topics, queues]])
         connection = await pair.database.connect("tests")
         await connection.execute("DELETE FROM state")

@@ -81,7 +81,7 @@ async def test_an_object_that_is_missing_or_too_short(logs: SharedLogs) -> None:
     data, modified = logs.objects.stored[segment.key]
     logs.objects.stored[segment.key] = (data[:-5], modified)
     [found] = await findings(logs)
-    assert f"of {segment.size} bytes" in found.problem
+    assert f"has no {segment.size} bytes" in found.problem
     del logs.objects.stored[segment.key]
     assert all("is missing" in each.problem for each in await findings(logs))
 

@@ -11,6 +11,7 @@ from enum import StrEnum
 from posthouse.broker.access.operations import CLUSTER, IMPLIED_BY, POSSIBLE, Kind, Operation
 from posthouse.broker.access.principal import EVERYBODY, Principal
 from posthouse.broker.changes import SerializedChanges
+from posthouse.broker.stored_entries import readable_entries
 from posthouse.model.errors import InvalidAcl
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
@@ -77,6 +78,9 @@ class Acl:
     @classmethod
     def from_key(cls, key: bytes) -> "Acl":
         given = json.loads(key)
+        texts = (given["name"], given["principal"], given["host"])
+        if not isinstance(given["allow"], bool) or not all(isinstance(each, str) for each in texts):
+            raise ValueError("an ACL has texts, and allows or denies")
         return cls(
             kind=Kind(given["kind"]),
             name=given["name"],
@@ -101,11 +105,12 @@ class Acls:
         """Increases with every change; cached decisions of earlier versions are invalid."""
 
     def load(self) -> None:
-        self.follow(self._storage.take_state(Space.ACLS))
+        self._all = {Acl.from_key(key): None for key in self._storage.take_state(Space.ACLS)}
+        self._index()
 
     def follow(self, state: Mapping[bytes, bytes]) -> None:
-        """`state` is the content of `Space.ACLS`, which another broker may have changed."""
-        self._all = {Acl.from_key(key): None for key in state}
+        """Another broker has changed ACLs; `state` is the content of `Space.ACLS`."""
+        self._all = dict.fromkeys(readable_entries(Space.ACLS, state, lambda key, _: Acl.from_key(key)))
         self._index()
 
     def __iter__(self) -> Iterator[Acl]:

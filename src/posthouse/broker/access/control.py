@@ -12,6 +12,7 @@ from posthouse.broker.access.acls import Acls
 from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.proven_users import ProvenUsers
 from posthouse.broker.access.quotas import LiveBrokers, Quotas, alone
 from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
@@ -54,6 +55,10 @@ class AccessControl:
             min_iterations=settings.scram_min_iterations,
             changed=self.sessions.send_away,
         )
+        self._has_certificates = settings.tls_client_certificates is not ClientCertificates.OFF
+        self.proven_users = ProvenUsers(
+            self.users, self._key_of_proven_users, takes_certificates=self._has_certificates
+        )
         self.acls = Acls(storage)
         self.quotas = Quotas(storage, clock, live_brokers)
         self.audit = Audit(settings.audit_path, clock)
@@ -77,8 +82,7 @@ class AccessControl:
         if self.is_required and self.secret is None:
             self._use_secret(await Secret.create(self._storage, self._random))
         await self._set_admin_password()
-        has_certificates = self._settings.tls_client_certificates is not ClientCertificates.OFF
-        if self.is_required and not len(self.users) and not has_certificates:
+        if self.is_required and not len(self.users) and not self._has_certificates:
             raise InvalidConfig(
                 "authentication is required and there is no user who could log in; write a password into "
                 "a file that only you can read, and start with --admin-password-file FILE"
@@ -93,6 +97,10 @@ class AccessControl:
         self.secret = secret
         if secret is not None:
             self.users.decoys.key = secret.key("users who do not exist")
+
+    def _key_of_proven_users(self) -> bytes:
+        # A member may serve before it has read the secret: then no other broker confirms its digests.
+        return self._random(32) if self.secret is None else self.secret.key("users of other brokers")
 
     async def _set_admin_password(self) -> None:
         file = self._settings.admin_password_file

@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Final
 
 from posthouse.broker.changes import SerializedChanges
+from posthouse.broker.stored_entries import readable_entries
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidQuota
 from posthouse.storage.contract import Storage
@@ -127,14 +128,12 @@ class Quotas:
         """Whether no quota is set, as in most brokers."""
 
     def load(self) -> None:
-        self.follow(self._storage.take_state(Space.QUOTAS))
+        self._quotas = dict(_read(*entry) for entry in self._storage.take_state(Space.QUOTAS).items())
+        self._changed()
 
     def follow(self, state: Mapping[bytes, bytes]) -> None:
-        """`state` is the content of `Space.QUOTAS`, which another broker may have changed."""
-        self._quotas = {
-            Entity.from_key(key): {Quota(name): rate for name, rate in json.loads(value).items()}
-            for key, value in state.items()
-        }
+        """Another broker has changed quotas; `state` is the content of `Space.QUOTAS`."""
+        self._quotas = dict(readable_entries(Space.QUOTAS, state, _read))
         self._changed()
 
     def _changed(self) -> None:
@@ -226,6 +225,10 @@ class Quotas:
                 found[quota] = bucket
                 break
         return found
+
+
+def _read(key: bytes, value: bytes) -> tuple[Entity, dict[Quota, float]]:
+    return Entity.from_key(key), {Quota(name): rate for name, rate in json.loads(value).items()}
 
 
 def _digest(client: str) -> str:

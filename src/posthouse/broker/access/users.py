@@ -15,6 +15,7 @@ from posthouse.broker.access.decoys import Decoys
 from posthouse.broker.access.password_work import PasswordWork
 from posthouse.broker.access.scram import MIN_ITERATIONS, Verifier, check_cost, verifier_of
 from posthouse.broker.changes import SerializedChanges
+from posthouse.broker.stored_entries import readable_entries
 from posthouse.model.errors import InvalidCredential, LoginFailed, UnknownUser
 from posthouse.model.scram import DEFAULT_ITERATIONS, Mechanism, RandomBytes
 from posthouse.storage.contract import Storage
@@ -32,6 +33,10 @@ _OURSELVES = ""
 class User:
     name: str
     verifiers: Mapping[Mechanism, Verifier] = field(default_factory=lambda: MappingProxyType({}))
+
+    def digest(self, key: bytes) -> bytes:
+        """Of all verifiers: another one after every change, because salts are random."""
+        return hmac.digest(key, _encoded(dict(sorted(self.verifiers.items()))), "sha256")
 
 
 class Users:
@@ -61,19 +66,19 @@ class Users:
 
     def load(self) -> None:
         for key, value in self._storage.take_state(Space.USERS).items():
-            name = key.decode()
-            user = self._users[name] = User(name, _verifiers(value))
+            user = _read(key, value)
+            self._users[user.name] = user
             self.decoys.replace((), user.verifiers.values())
 
     def follow(self, state: Mapping[bytes, bytes]) -> None:
-        """Another broker has changed users; `state` is the content of `Space.USERS`."""
-        wanted = {key.decode(): _verifiers(value) for key, value in state.items()}
+        """Another broker has changed users; `state` is the content of `Space.USERS`. A user whose entry
+        cannot be read cannot log in: the password that was known may be an old one."""
+        wanted = {user.name: user for user in readable_entries(Space.USERS, state, _read)}
         for name in self._users.keys() - wanted.keys():
             self._take(name, {})
-        for name, verifiers in wanted.items():
-            known = self._users.get(name)
-            if known is None or known.verifiers != verifiers:
-                self._take(name, verifiers)
+        for name, user in wanted.items():
+            if self._users.get(name) != user:
+                self._take(name, user.verifiers)
 
     def close(self) -> None:
         self._work.close()
@@ -198,6 +203,10 @@ def _encoded(verifiers: Mapping[Mechanism, Verifier]) -> bytes:
             for mechanism, each in verifiers.items()
         }
     ).encode()
+
+
+def _read(key: bytes, value: bytes) -> User:
+    return User(key.decode(), _verifiers(value))
 
 
 def _verifiers(value: bytes) -> dict[Mechanism, Verifier]:

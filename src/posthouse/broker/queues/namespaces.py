@@ -180,6 +180,8 @@ class Namespaces:
     async def coordinate(self, topic: str) -> None:
         if not self.storage.is_shared:
             return
+        # A topic whose creation failed without an answer may exist, and other brokers may write to it.
+        await self.storage.refresh_definitions()
         known = self._topics.find(topic)
         # Most names are those of no topic, and queues may be declared by the thousand.
         if self._topics.is_changing if known is None else not known.is_coordinated:

@@ -82,7 +82,8 @@ class ScheduleLogs:
         if len(self._free) >= count:
             return
         async with self._growing:
-            self.load()  # a cancelled caller may have created some
+            await self._storage.refresh_definitions()
+            self.load()  # a caller that was cancelled or failed may have created some
             while len(self._free) < count:
                 await self._grow()
 

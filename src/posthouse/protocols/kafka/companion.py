@@ -11,6 +11,7 @@ from struct import Struct
 from typing import Any
 
 from posthouse.model.address import Address
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -31,7 +32,7 @@ IDLE_SECONDS = 30.0
 """A companion is closed after this time without a request in flight."""
 _api_key = Struct(">h").unpack_from
 
-OpenCompanion = Callable[[Address, str | None, Callable[[], None]], RelayedConnection]
+OpenCompanion = Callable[[Address, ProvenUser | None, Callable[[], None]], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 
@@ -86,7 +87,7 @@ class Companion:
         """Whether no request of the client may be started until one is answered."""
         return self._in_flight >= MOST_IN_FLIGHT
 
-    def send(self, request: memoryview, client: Address, user: str | None) -> asyncio.Future[bytes]:
+    def send(self, request: memoryview, client: Address, user: ProvenUser | None) -> asyncio.Future[bytes]:
         if self._connection is None:
             self._connection = self._open(client, user, self._grown)
         self._in_flight += 1

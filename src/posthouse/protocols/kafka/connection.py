@@ -16,6 +16,7 @@ from typing import Any, cast
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.model.excerpts import excerpt
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
@@ -61,7 +62,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if parts.open_companion is not None:
             time = asyncio.get_running_loop().time
             self._companion = Companion(parts.open_companion, self._relay_grown, time)
-        self._user: str | None = None
+        self._user: ProvenUser | None = None
         """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
@@ -118,15 +119,27 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._authenticator.admit_anonymous()
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
-        self.login = Login(self._authenticator)
-        name, mechanism = identity.relayed_user, "relay"
-        if name is None:
-            name, mechanism = identity.certified, "certificate"
-        if name is not None:
+        self.login = Login(self._authenticator, self._logged_in)
+        if self.session.relayed_by is not None:
+            self._take_relayed(self.login, identity)
+        elif identity.certified is not None:
             try:
-                self.login.take_name(name, mechanism)
+                self.login.take_certificate(identity.certified)
             except LoginFailed as error:
                 self.violated(str(error))
+
+    def _take_relayed(self, login: Login, identity: PeerIdentity) -> None:
+        """A refusal is no offence of the client: the other broker may be behind. That broker closes the
+        client's connection, so that the client logs in again."""
+        user, broker = identity.relayed_user, identity.forwarder
+        assert broker is not None
+        if user is None:
+            self.close_because(f"the broker at {broker.host} relays requests of a client without a login")
+            return
+        try:
+            login.take_proven(user, broker.host, has_tls=self._listener.has_tls)
+        except LoginFailed as error:
+            self.close_because(f"the broker at {broker.host} relays requests of {user.name!r}: {error}")
 
     @property
     def info(self) -> ConnectionInfo:
@@ -150,10 +163,12 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
-        self._user = self._authenticator.user
         if self.login is not None:
             self._reader.max_frame = self._settings.max_request_bytes
             self._prove()
+
+    def _logged_in(self, user: ProvenUser) -> None:
+        self._user = user
 
     def _revoked(self) -> None:
         """Answer requests in flight, with a deadline: one may be a long poll of days."""

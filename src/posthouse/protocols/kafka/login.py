@@ -1,8 +1,11 @@
 """Login of a Kafka client: with a certificate, or with SASL in requests or, before SaslAuthenticate existed,
 in raw frames."""
 
+from collections.abc import Callable
+
 from posthouse.broker.access.principal import Principal
 from posthouse.model.errors import LoginFailed
+from posthouse.model.proven_user import CERTIFICATE, ProvenUser
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.sasl import SaslLogin
 
@@ -10,17 +13,33 @@ from posthouse.protocols.sasl import SaslLogin
 class Login:
     """The login of one connection."""
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, logged_in: Callable[[ProvenUser], None]) -> None:
+        """`logged_in` is called with the user as the coordinator of the cluster is to be told, unless another
+        broker has told of the user."""
         self._authenticator = authenticator
+        self._logged_in = logged_in
         self._sasl = SaslLogin(authenticator)
         self.is_raw = False
         """Tokens are raw frames: the protocol before SaslAuthenticate."""
 
-    def take_name(self, name: str, mechanism: str) -> None:
-        """Log in by what is known of the connection, so that the client need not send anything: its
-        certificate, or the name that another broker has proven. Raises LoginFailed."""
+    def take_certificate(self, name: str) -> None:
+        """Log in with the name in the client's certificate. Raises LoginFailed."""
+        self._take(name, CERTIFICATE, lambda: self._authenticator.admit(Principal(name)))
+        self._logged_in(self._authenticator.prove(CERTIFICATE))
+
+    def take_proven(self, user: ProvenUser, broker: str, *, has_tls: bool) -> None:
+        """Log in a user who has logged in at another broker, which is named in the audit log. Raises
+        LoginFailed."""
+        self._take(
+            user.name,
+            f"{user.mechanism} relayed by {broker}",
+            lambda: self._authenticator.admit_proven(user, has_tls=has_tls),
+        )
+
+    def _take(self, name: str, mechanism: str, admit: Callable[[], None]) -> None:
+        """Log in by what is known of the connection, so that the client need not send anything."""
         try:
-            self._authenticator.admit(Principal(name))
+            admit()
         except LoginFailed as error:
             self._authenticator.record(name, mechanism, error)
             raise
@@ -46,4 +65,5 @@ class Login:
         answer = await self._sasl.take(token)
         if not self._sasl.is_begun:
             self.is_raw = False
+            self._logged_in(self._authenticator.prove(self._sasl.mechanism))
         return answer

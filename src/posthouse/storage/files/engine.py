@@ -10,7 +10,7 @@ import asyncio
 import base64
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -299,6 +299,9 @@ class FileStorage:
 
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._commits.subscribe(arrived)
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """No-op: no other broker writes here."""
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """No-op: no other broker writes here."""

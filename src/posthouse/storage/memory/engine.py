@@ -4,7 +4,7 @@ import asyncio
 import base64
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from posthouse.model.clock import Clock
@@ -222,6 +222,9 @@ class MemoryStorage:
 
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._subscribers.append(arrived)
+
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        """No-op: no other broker writes here."""
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """No-op: no other broker writes here."""

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import conninfo
 from psycopg.rows import tuple_row
 
-from posthouse.model.errors import InvalidConfig, StorageFenced, Unavailable
+from posthouse.model.errors import InvalidConfig, NotLeader, StorageFenced, Unavailable
 from posthouse.storage.shared.migrations import SCHEMA
 
 DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
@@ -35,8 +35,8 @@ class LeaseLost(StorageFenced):
     """Another broker holds the lease: this one must not write or answer any more."""
 
 
-class LeaseNeeded(Unavailable):
-    """A broker without the lease was to commit more than appends: an error of the broker itself."""
+class LeaseNeeded(NotLeader):
+    """A broker without the lease was to commit more than appends, which only the coordinator does."""
 
 
 class CommitsLost(StorageFenced):

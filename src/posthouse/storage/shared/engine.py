@@ -8,7 +8,7 @@ builds, opens and closes the parts, and checks that the storage is open and not 
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from posthouse.model.clock import Clock
@@ -29,6 +29,7 @@ from posthouse.storage.remote_metrics import CacheMetrics, CallMetrics, RemoteMe
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
@@ -82,8 +83,10 @@ class SharedStorage:
         cache_bytes: int = CACHE_BYTES,
         upkeep: UpkeepSettings | None = None,
         observed: ObservedStores | None = None,
+        last_commits: LastCommits | None = None,
     ) -> None:
-        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`."""
+        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`, `last_commits`
+        of all storages of the process."""
         broker = lease if lease is not None else member
         if broker is None:
             raise ValueError("a storage needs the lease, or a broker that is a member")
@@ -93,6 +96,7 @@ class SharedStorage:
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._observed = observed
+        self._last_commits = last_commits or LastCommits()
         self.metrics = StorageMetrics(self._remote_metrics)
         self._commit_metrics = CallMetrics()
         self._logs = SharedLogs()
@@ -114,7 +118,7 @@ class SharedStorage:
             on_fenced=self._on_fenced,
         )
         following = self._following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
-        self._follower = Follower(following, self._logs)
+        self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
         self._read_metrics = readers.metrics
         pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
@@ -123,7 +127,13 @@ class SharedStorage:
         self._upkeep: Upkeep | None = None
         if lease is not None:
             self._definitions = Definitions(
-                database, lease.incarnation, lease.epoch, self._topics, self._logs
+                database,
+                lease.incarnation,
+                lease.epoch,
+                self._topics,
+                self._logs,
+                self._defaults,
+                self._definition_follower.tell,
             )
             self._upkeep = Upkeep(
                 database,
@@ -153,6 +163,7 @@ class SharedStorage:
             is_lease_lost=self._is_lease_lost,
             clock=self._clock,
             metrics=self._commit_metrics,
+            last=self._last_commits.of(self._broker.incarnation, path),
         )
 
     def _is_lease_lost(self) -> bool:
@@ -199,7 +210,7 @@ class SharedStorage:
         await self._committer.open()
         self._broker.count_commits(lambda: self._committer.acknowledged)
         self._state = None
-        self._follower.start()
+        self._follower.start(loaded.confirmed_losses)
         if self._upkeep is not None:
             self._upkeep.start()
         else:
@@ -211,6 +222,8 @@ class SharedStorage:
         self._state = StorageClosed("the storage is closed")
         if self._upkeep is not None:
             await self._upkeep.stop()
+        if self._definitions is not None:
+            await self._definitions.close()
         await self._definition_follower.stop()
         await self._follower.stop()
         await self._following.close()
@@ -240,6 +253,12 @@ class SharedStorage:
         self._committer.subscribe(arrived)
         self._follower.subscribe(arrived, awaited)
 
+    def watch(self, partitions: Iterable[PartitionId]) -> None:
+        for partition in partitions:
+            found = self._logs.get(partition)
+            if found is not None:  # else deleted meanwhile
+                self._follower.watch(found)
+
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         self._check_open()
         logs = [self._logs[partition] for partition in partitions]
@@ -252,8 +271,10 @@ class SharedStorage:
 
     async def refresh_definitions(self) -> None:
         self._check_open()
-        if self._lease is None:  # with the lease no other broker changes them
+        if self._definitions is None:
             await self._definition_follower.refresh()
+        else:  # with the lease no other broker changes them
+            await self._definitions.settle()
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""

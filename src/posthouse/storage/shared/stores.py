@@ -1,12 +1,14 @@
 """What one broker opens once and every storage of it uses: database, object store, caches.
 
-A broker makes a new storage each time it takes or loses the lease; connections and caches stay.
+A broker makes a new storage each time it takes or loses the lease; connections and caches stay, and what it
+has acknowledged.
 """
 
 from pathlib import Path
 
 from posthouse.model.clock import Clock
 from posthouse.model.topic_config import TopicConfig
+from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
@@ -41,6 +43,7 @@ class SharedStores:
         self._clock = clock
         self._inline_bytes = inline_bytes
         self._cache_bytes = cache_bytes
+        self.last_commits = LastCommits()
         self._disk: DiskCache | None = None
         if cache_directory is not None:
             self._disk = DiskCache(BlockFiles(cache_directory), max_bytes=cache_directory_bytes)
@@ -69,6 +72,7 @@ class SharedStores:
             tail_bytes=self._cache_bytes // 4,
             cache_bytes=self._cache_bytes // 4,
             observed=self._observed,
+            last_commits=self.last_commits,
         )
 
     async def close(self) -> None:

@@ -10,7 +10,7 @@ from posthouse.model.errors import NotLeader, UnknownPartition
 from posthouse.storage.definition_changes import DefinitionChange
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import OperationRefused
-from posthouse.storage.shared.database import Database, LeaseNeeded
+from posthouse.storage.shared.database import Database
 from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.faulty_objects import FaultyObjectStore
@@ -157,5 +157,5 @@ async def test_a_member_changes_neither_topics_nor_state(brokers: Brokers) -> No
     ):
         with pytest.raises(NotLeader):
             await refused
-    with pytest.raises(LeaseNeeded):
+    with pytest.raises(NotLeader):
         brokers.b.commit([Put(Space.USERS, b"ada", b"1")])

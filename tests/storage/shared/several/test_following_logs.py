@@ -214,6 +214,37 @@ async def test_trims_are_seen_at_every_broker(brokers: Brokers, partition: Parti
     assert b.bounds(partition).start == 5
 
 
+async def test_other_brokers_are_told_of_a_trim(brokers: Brokers, partition: PartitionId) -> None:
+    a, b, _ = brokers
+    for number in range(4):
+        await b.commit([append(partition, b"%d" % number)])
+    a.grown(b.hinted)
+    await a.commit([Trim(partition, 3)])
+    await until(lambda: b.bounds(partition).start == 3)
+    with pytest.raises(OffsetOutOfRange):
+        await b.read(partition, 2, 100)
+
+
+async def test_a_reader_of_memory_learns_of_a_trim_without_being_told(
+    brokers: Brokers, partition: PartitionId
+) -> None:
+    a, b, _ = brokers
+    for number in range(4):
+        await b.commit([append(partition, b"%d" % number)])
+    await a.commit([Trim(partition, 3)])
+    assert values_in((await b.read(partition, 1, 1)).data) == {1: b"1"}
+    await until(lambda: b.bounds(partition).start == 3)
+    with pytest.raises(OffsetOutOfRange):
+        await b.read(partition, 1, 1)
+
+
+async def test_a_log_that_is_watched_is_followed(brokers: Brokers, partition: PartitionId) -> None:
+    a, b, _ = brokers
+    b.watch([partition, make_topic("deleted", id=None).partition(0)])
+    await a.commit([append(partition, b"0")])
+    await until(lambda: b.bounds(partition).end == 1)
+
+
 async def test_producers_of_other_brokers_are_known_after_a_refresh(
     brokers: Brokers, partition: PartitionId
 ) -> None:

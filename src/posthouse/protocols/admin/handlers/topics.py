@@ -134,7 +134,7 @@ async def _create(context: CallContext, parameters: msgspec.Struct, body: NewTop
 
 async def _delete(context: CallContext, parameters: OfTopic, body: NoBody) -> None:
     context.require(Operation.DELETE, Kind.TOPIC, parameters.topic)
-    await context.broker.delete_topics([context.broker.topic(parameters.topic)])
+    await context.broker.delete_topics([await context.broker.find_topic(parameters.topic)])
 
 
 TOPICS: Final = (

@@ -28,7 +28,7 @@ async def handle(context: Context, request: DeleteTopicsRequest) -> DeleteTopics
         try:
             if times > 1:
                 raise Refused(ErrorCode.INVALID_REQUEST, "the topic is named more than once")
-            topic = _found(context, result)
+            topic = await _found(context, result)
         except (PosthouseError, Refused) as error:
             result.error_code, result.error_message = code_of(error, by_id=name is None), str(error)
         else:
@@ -42,10 +42,10 @@ def _named(request: DeleteTopicsRequest) -> list[DeleteTopicState]:
     return request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
 
 
-def _found(context: Context, result: DeletableTopicResult) -> Topic:
+async def _found(context: Context, result: DeletableTopicResult) -> Topic:
     """The topic. A client that names it by id gets its name only if it may describe it."""
     if result.name is None:
-        topic = context.broker.topic_by_id(TopicId(result.topic_id))
+        topic = await context.broker.find_topic_by_id(TopicId(result.topic_id))
         if sees_topic(context, topic.name):
             result.name = topic.name
         require_on_topic(context, Operation.DELETE, topic.name)
@@ -53,7 +53,7 @@ def _found(context: Context, result: DeletableTopicResult) -> Topic:
     if result.topic_id != ZERO_UUID:
         raise Refused(ErrorCode.INVALID_REQUEST, "a topic is named by its name or by its id, not by both")
     require_on_topic(context, Operation.DELETE, result.name)
-    return context.broker.topic(result.name)
+    return await context.broker.find_topic(result.name)
 
 
 def _refuse(

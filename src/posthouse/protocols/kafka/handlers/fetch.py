@@ -51,9 +51,6 @@ class _Reading:
     """The ends of the partitions were refreshed."""
     refresh_failure: PosthouseError | None = None
     """Why that failed: then no offset above a known end may be called out of range."""
-    is_poll: bool = False
-    """The request does not wait. Reads at the end of a log tell storage that its end is of interest, which
-    otherwise the wait does: another broker may write there."""
     found: list[tuple[str, Readable]] | None = None
     """What was read, by the name of its topic. It is counted when it is sent: a pass may be made again."""
 
@@ -64,11 +61,10 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     loop = asyncio.get_running_loop()
     deadline = loop.time() + request.max_wait_ms / 1000
-    is_poll = request.max_wait_ms <= 0 or request.min_bytes <= 0
     before = -1
     while True:
         most = min(request.max_bytes, most_bytes(context))
-        reading = _Reading(request, left=most, at_least_one=context.room > 0, is_poll=is_poll)
+        reading = _Reading(request, left=most, at_least_one=context.room > 0)
         ends: list[tuple[PartitionId, int]] = []
         topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
         missing = request.min_bytes - reading.bytes_read
@@ -77,6 +73,8 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
             if reading.failed:
                 context.count_error()
+            # Another broker may write to those that were at their end, while others always have records.
+            context.broker.watch(partition for partition, _ in ends)
             for name, batches in reading.found or ():
                 context.broker.traffic.read(name, batches)
             if context.broker.tracer is not None:
@@ -169,7 +167,7 @@ async def _read_partition(
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
-    if (offset < bounds.end or reading.is_poll) and (room > 0 or reading.at_least_one):
+    if offset < bounds.end and (room > 0 or reading.at_least_one):
         if room > ALWAYS:  # other connections may read while this one waits for the device
             context.hold(reading.bytes_read + room)
         found = await context.broker.read(

@@ -17,6 +17,7 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
 from posthouse.storage.remote_metrics import CallMetrics
 from posthouse.storage.shared.commits.commit_group import Answer
+from posthouse.storage.shared.commits.last_commits import LastCommit
 from posthouse.storage.shared.database import (
     COMMITS_LOST,
     LEASE_LOST,
@@ -35,7 +36,7 @@ log = logging.getLogger(__name__)
 
 _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
-_OPEN = "SELECT * FROM open_commit_path(%s, %s, %s)"
+_OPEN = "SELECT * FROM open_commit_path(%s, %s, %s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
@@ -59,8 +60,10 @@ class CommitCall:
         is_lease_lost: Callable[[], bool],
         clock: Clock,
         metrics: CallMetrics,
+        last: LastCommit | None = None,
     ) -> None:
-        """`holder` is the incarnation of this broker. `epoch` is that of the lease, None without it."""
+        """`holder` is the incarnation of this broker. `epoch` is that of the lease, None without it. `last`
+        is what the storages before have left, None if there were none."""
         self._database = database
         self._holder = holder
         self._epoch = epoch
@@ -71,9 +74,7 @@ class CommitCall:
         self._is_lease_lost = is_lease_lost
         self._connection: DatabaseConnection | None = None
         self._number = 0
-        self._acknowledged = 0
-        self._confirmed_losses = 0
-        """When this path was opened."""
+        self._last = last or LastCommit()
         self._clock = clock
         self._metrics = metrics
         self.away_since: float | None = None
@@ -86,7 +87,7 @@ class CommitCall:
     @property
     def acknowledged(self) -> int:
         """The number of the last commit that is known to count."""
-        return self._acknowledged
+        return self._last.number
 
     @property
     def is_away(self) -> bool:
@@ -99,12 +100,18 @@ class CommitCall:
         that may still arrive, must not be used twice.
         """
         try:
-            number, self._confirmed_losses = await self._ask(_OPEN, [self._holder, self._epoch, self._path])
+            number, confirmed_losses, loss = await self._ask(
+                _OPEN,
+                [self._holder, self._epoch, self._path, self._last.number, self._last.confirmed_losses],
+            )
         except psycopg.Error as error:
             if error.sqlstate == COMMITS_LOST:
                 raise CommitsLost(one_line(error)) from error
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
-        self._number = self._acknowledged = number
+        if loss is not None:
+            raise CommitsLost(loss)
+        self._number = self._last.number = number
+        self._last.confirmed_losses = confirmed_losses
 
     def cut(self) -> None:
         """Break the connection: a call in flight fails at once."""
@@ -137,7 +144,7 @@ class CommitCall:
                         raise _failure(error) from error
                     continue
                 answer = found
-            self._acknowledged = self._number
+            self._last.number = self._number
             self.away_since = None
             return answer
 
@@ -166,11 +173,11 @@ class CommitCall:
                 )
                 log.debug("%s path: %s", self._path_name, one_line(again))
                 continue
-            if last is None or last < self._acknowledged:
+            if last is None or last < self._last.number:
                 await self._record_loss(last)
                 raise StorageFenced(
                     f"PostgreSQL at {self._database.name} has lost acknowledged commits: commit "
-                    f"{self._acknowledged} was answered, {last} is the last it knows. It was probably "
+                    f"{self._last.number} was answered, {last} is the last it knows. It was probably "
                     "replaced by an asynchronous standby. Restore the database that has them, or accept the "
                     "loss with 'posthouse storage accept-loss'"
                 )
@@ -181,11 +188,11 @@ class CommitCall:
     async def _record_loss(self, last: int | None) -> None:
         """In the database, so that no other broker takes over."""
         loss = (
-            f"commit {self._acknowledged} of the {self._path_name} path was answered, and {last} is the last "
+            f"commit {self._last.number} of the {self._path_name} path was answered, and {last} is the last "
             "that it knows"
         )
         try:
-            await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
+            await self._ask(_RECORD_LOSS, [loss, self._last.confirmed_losses])
         except (psycopg.Error, DatabaseAway) as error:
             log.error("the database could not record that it has lost commits: %s", one_line(error))
 

@@ -205,7 +205,7 @@ class CommitGroup:
                 log = self._logs[operation.partition]
                 if verdict == Verdict.DONE:
                     size = _apply(operation, outcome, log, tails, now_ms)
-                    if size:
+                    if size or isinstance(operation, Trim):  # other brokers are told of the new start
                         arrived.append((operation.partition, size))
                 elif isinstance(operation, Append) and verdict in _REFUSED:
                     refusal = _refusal(operation, log, verdict, answer.details[at])

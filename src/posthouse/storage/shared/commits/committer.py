@@ -315,17 +315,24 @@ class Committer:
             self._fail(path, group, error)
 
     def _remember_failed(self, operations: Sequence[Operation]) -> None:
-        until = self._clock.monotonic() + _AWAITED_SECONDS
+        now = self._clock.monotonic()
         for each in operations:
             if isinstance(each, Append) and each.header.producer_id >= 0:
                 owner = self._logs.get(each.partition)
                 if owner is not None and owner.producers.get(each.header.producer_id) is None:
-                    header = each.header
-                    key = (each.partition, header.producer_id)
-                    awaited = AwaitedBatch(header.producer_epoch, header.base_sequence, until)
-                    self._awaited.setdefault(key, awaited)
+                    self._await_again(each, now)
         while len(self._awaited) > _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]
+
+    def _await_again(self, failed: Append, now: float) -> None:
+        header = failed.header
+        key = (failed.partition, header.producer_id)
+        known = self._awaited.get(key)
+        if known is not None and known.epoch >= header.producer_epoch and known.until > now:
+            return  # the first batch that failed is the one to be repeated
+        self._awaited.pop(key, None)  # the newest entries are kept longest
+        until = now + _AWAITED_SECONDS
+        self._awaited[key] = AwaitedBatch(header.producer_epoch, header.base_sequence, until)
 
     def _forget_awaited(self, group: CommitGroup) -> None:
         if self._awaited:

@@ -68,6 +68,11 @@ class DefinitionFollower:
     def subscribe(self, changed: DefinitionsChanged) -> None:
         self._subscribers.append(changed)
 
+    def tell(self, change: DefinitionChange) -> None:
+        """Tell the subscribers of a change that storage has made already."""
+        for each in self._subscribers:
+            each(change)
+
     def start(self, seen: int) -> None:
         """`seen` is the number of the last change that was loaded."""
         self._seen = seen
@@ -104,9 +109,7 @@ class DefinitionFollower:
             found = await cut_if_cancelled(connection, self._ask(connection))
         # Without a pause: what is known here, and what the subscribers were told, is the same.
         if found is not None:
-            change = self._apply(found)
-            for each in self._subscribers:
-                each(change)
+            self.tell(self._apply(found))
 
     async def _ask(self, connection: DatabaseConnection) -> _Found | None:
         found = await connection.execute("SELECT * FROM read_changes(%s)", [self._seen], prepare=True)

@@ -13,11 +13,14 @@ from psycopg.types.json import Jsonb
 
 from posthouse.model.errors import TopicExists
 from posthouse.model.ids import TopicId
+from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
+from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.operations import Put
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection, LeaseLost, meaning
 from posthouse.storage.shared.logs.loading import new_log, topic_uuid
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.logs.topics_in_doubt import TopicsInDoubt
 from posthouse.storage.shared.time_limit import time_limit
 from posthouse.storage.spaces import CLUSTER_WIDE
 
@@ -36,10 +39,7 @@ SELECT topic.id, number, topic.coordinated FROM topic, generate_series(0, topic.
     ON CONFLICT (topic, partition) DO NOTHING
 """
 _COORDINATE_LOGS = "UPDATE log SET coordinated = true WHERE topic = ANY (%s) AND NOT coordinated"
-_NAMESAKES = """
-SELECT id, name, EXISTS (SELECT FROM log WHERE log.topic = topic.id AND log.next > 0) FROM topic
- WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL
-"""
+_NAMESAKES = "SELECT name FROM topic WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL"
 _DELETE_TOPICS = "UPDATE topic SET deleted_at = now() WHERE id = ANY (%s) AND deleted_at IS NULL"
 _DELETE_LOGS = "UPDATE log SET deleted = true WHERE topic = ANY (%s) AND NOT deleted"
 _LOCK_LOGS = "SELECT lock_logs(%s)"
@@ -66,27 +66,29 @@ class Definitions:
         epoch: int,
         topics: dict[TopicId, Topic],
         logs: SharedLogs,
+        defaults: TopicConfig,
+        changed: DefinitionsChanged,
     ) -> None:
+        """`changed` is told of changes that failed for this broker and yet count."""
         self._database = database
         self._holder = holder
         self._epoch = epoch
         self._logs = logs
         self.topics = topics
-        self._maybe_created: set[TopicId] = set()
-        """Topics whose creation failed for this broker, though the database may have them."""
-        self._maybe_deleted: set[TopicId] = set()
-        """Topics whose deletion failed, and that this broker treats as deleted."""
+        self._in_doubt = TopicsInDoubt(database, holder, epoch, topics, logs, defaults, changed)
+        self.settle = self._in_doubt.settle
+        self.close = self._in_doubt.close
 
     async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        """Create or change topics. Raises TopicExists if another topic has the name."""
+        """Create or change topics. Raises TopicExists if another topic has the name.
+
+        If it is not known at the end whether the database has done it, `settle` finds out.
+        """
         by_id = {topic.id: topic for topic in topics}
-        try:
+        with self._in_doubt.change(by_id):
             rows = await self._repeated(
                 lambda connection: self._put(connection, topics, state), _names(topics)
             )
-        except (DatabaseAway, asyncio.CancelledError):
-            self._maybe_created |= by_id.keys() - self.topics.keys()
-            raise
         for id, topic_id, partition in rows:
             made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
             self._logs.add(made)
@@ -101,7 +103,9 @@ class Definitions:
         partitions = [topic.partitions for topic in topics]
         overrides = [Jsonb(dict(topic.overrides)) for topic in topics]
         coordinated = [topic.is_coordinated or topic.is_internal for topic in topics]
-        removed = await self._remove_namesakes(connection, names, ids)
+        namesake = await (await connection.execute(_NAMESAKES, [names, ids])).fetchone()
+        if namesake is not None:
+            raise TopicExists(f"topic {namesake[0]!r} exists already")
         await connection.execute(_PUT_TOPICS, [ids, names, partitions, overrides, coordinated])
         await connection.execute(_PUT_LOGS, [ids])
         if any(coordinated):
@@ -112,33 +116,14 @@ class Definitions:
         found = await connection.execute("SELECT id, topic, partition FROM log WHERE topic = ANY (%s)", [ids])
         rows = await found.fetchall()
         spaces = {int(put.space) for put in state if put.space in CLUSTER_WIDE}
-        await connection.execute(_NOTE_CHANGE, [ids + removed, list(spaces)])
+        await connection.execute(_NOTE_CHANGE, [ids, list(spaces)])
         return rows
-
-    async def _remove_namesakes(
-        self, connection: DatabaseConnection, names: Sequence[str], ids: Sequence[UUID]
-    ) -> list[UUID]:
-        """Delete what failed creations and deletions of this broker have left; returns the ids. Raises
-        TopicExists for all other topics of these names, also if another broker has written to what a failed
-        creation has left."""
-        found = await _namesakes(connection, names, ids)
-        if not found:
-            return []
-        namesakes = [id for id, _, _ in found]
-        await connection.execute(_LOCK_LOGS, [namesakes])
-        for id, name, is_written in await _namesakes(connection, names, ids):
-            topic_id = TopicId(id.bytes)
-            is_left = topic_id in self._maybe_created and topic_id not in self.topics and not is_written
-            if not is_left and topic_id not in self._maybe_deleted:
-                raise TopicExists(f"topic {name!r} exists already")
-        await _delete(connection, namesakes)
-        return namesakes
 
     async def delete(self, topics: Sequence[TopicId]) -> None:
         """Mark them; housekeeping removes rows and objects.
 
-        If it is not known at the end whether the database has deleted them, this broker acts as if: what is
-        written to a deleted topic would be lost.
+        If it is not known at the end whether the database has deleted them, this broker acts as if until
+        `settle` has found out: what is written to a deleted topic would be lost.
         """
         known = [self.topics[id] for id in topics if id in self.topics]
         ids = [topic_uuid(id) for id in topics]
@@ -147,16 +132,14 @@ class Definitions:
             await _delete(connection, ids)
             await connection.execute(_NOTE_CHANGE, [ids, []])
 
-        try:
-            await self._repeated(delete, _names(known))
-        except (DatabaseAway, asyncio.CancelledError):
-            self._maybe_deleted |= set(topics)
-            raise
-        finally:
-            for topic in known:
-                self.topics.pop(topic.id, None)
-                for partition in topic.partition_ids():
-                    self._logs.remove(partition)
+        with self._in_doubt.change(topics):
+            try:
+                await self._repeated(delete, _names(known))
+            finally:
+                for topic in known:
+                    self.topics.pop(topic.id, None)
+                    for partition in topic.partition_ids():
+                        self._logs.remove(partition)
 
     async def _repeated(self, work: Callable[[DatabaseConnection], Awaitable[T]], names: str) -> T:
         """Do the work in a transaction, again if the connection breaks: it may have counted, and may be
@@ -183,13 +166,6 @@ class Definitions:
 
     async def _check_lease(self, connection: DatabaseConnection) -> None:
         await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
-
-
-async def _namesakes(
-    connection: DatabaseConnection, names: Sequence[str], ids: Sequence[UUID]
-) -> list[tuple[UUID, str, bool]]:
-    """Id, name, and whether records were written, of other topics of these names."""
-    return await (await connection.execute(_NAMESAKES, [list(names), list(ids)])).fetchall()
 
 
 async def _delete(connection: DatabaseConnection, topics: Sequence[UUID]) -> None:

@@ -1,22 +1,24 @@
 """News of logs that other brokers write to: the database is asked, and other brokers give hints.
 
-Every 100 ms one query looks at the logs that readers wait for, or were at the end of a moment ago; without
-such logs nothing is asked. `refresh` looks at once. A hint comes earlier than a query would; nothing depends
-on it.
+Every 100 ms one query looks at the logs that readers wait for, or read a moment ago; without such logs
+nothing is asked. `refresh` looks at once. A hint comes earlier than a query would; nothing depends on it.
+
+The end of a log never decreases. If the database has a lower one than was known before it was asked, it has
+lost commits.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
-from posthouse.model.errors import Unavailable
+from posthouse.model.errors import StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.storage.arrivals import Arrived, Awaited
 from posthouse.storage.log_news import LogNews
 from posthouse.storage.producers import Producer
 from posthouse.storage.shared.array_text import array_text
-from posthouse.storage.shared.database import DatabaseConnection
+from posthouse.storage.shared.database import CommitsLost, DatabaseConnection
 from posthouse.storage.shared.joined_calls import JoinedCalls
 from posthouse.storage.shared.logs.loading import PRODUCERS, stored_producer
 from posthouse.storage.shared.logs.shared_log import SharedLog
@@ -31,7 +33,7 @@ _REST_FACTOR = 4
 _LONGEST_REST_SECONDS = 1.0
 """Where thousands of logs are followed, or the database is slow, the follower does not look all the time."""
 _RECENT_SECONDS = 5.0
-"""How long a log is followed after it was read at its end."""
+"""How long a log is followed after it was watched."""
 _AWAY_SECONDS = 1.0
 """Pause after a failure."""
 
@@ -44,20 +46,27 @@ SELECT l.id, l.start, l.next, l.bytes,
  WHERE l.next <> known.next OR l.start <> known.start
 """
 _PRODUCERS = f"{PRODUCERS} WHERE log = ANY (%s::integer[])"
+_RECORD_LOSS = "SELECT true FROM record_loss(%s, %s)"
 _UNKNOWN = -1
 
 
 class Follower:
     """Owned by the event loop."""
 
-    def __init__(self, readers: Readers, logs: SharedLogs) -> None:
-        """`readers` are for following alone, so that it waits for no read of records."""
+    def __init__(self, readers: Readers, logs: SharedLogs, on_lost: Callable[[StorageFenced], None]) -> None:
+        """`readers` are for following alone, so that it waits for no read of records. `on_lost` is told when
+        the database is found to have lost commits."""
         self._readers = readers
         self._logs = logs
+        self._on_lost = on_lost
+        self._confirmed_losses = 0
+        """When the logs were loaded."""
+        self._loss: str | None = None
+        """Once the database is known to have lost commits."""
         self._subscribers: list[Arrived] = []
         self._awaited: list[Awaited] = []
         self._recent: dict[SharedLog, float] = {}
-        """When they were last read at their end."""
+        """When they were last watched."""
         self._wanted: dict[int, SharedLog] = {}
         """To be refreshed, by number."""
         self._refreshes = JoinedCalls(self._refresh_wanted)
@@ -69,10 +78,12 @@ class Follower:
         self._awaited.append(awaited)
 
     def watch(self, log: SharedLog) -> None:
-        """A reader has come to the end of the log: it will ask again soon."""
+        """A reader has read from memory, or is at the end of the log: it will ask again soon."""
         self._recent[log] = asyncio.get_running_loop().time()
 
-    def start(self) -> None:
+    def start(self, confirmed_losses: int) -> None:
+        """`confirmed_losses` were accepted by operators when the logs were loaded."""
+        self._confirmed_losses = confirmed_losses
         self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage follower")
 
     async def stop(self) -> None:
@@ -83,7 +94,8 @@ class Follower:
         await self._refreshes.close()
 
     async def refresh(self, logs: Sequence[SharedLog]) -> None:
-        """Bring the bounds of these logs up to date. Raises Unavailable."""
+        """Bring the bounds of these logs up to date. Raises Unavailable, and CommitsLost if the database has
+        a lower end of one of them."""
         self._wanted |= {each.id: each for each in logs}
         await self._refreshes.call()
 
@@ -111,7 +123,7 @@ class Follower:
 
     async def _run(self) -> None:
         pause = _PAUSE_SECONDS
-        while True:
+        while self._loss is None:
             await asyncio.sleep(pause)
             pause = _PAUSE_SECONDS
             logs = self._followed()
@@ -124,6 +136,8 @@ class Follower:
                     if self._is_away:
                         log.info("the database tells again what other brokers write")
                     self._is_away = False
+            except CommitsLost:
+                return  # `on_lost` was told
             except Unavailable as error:
                 pause = _AWAY_SECONDS
                 if not self._is_away:  # one line for an outage, however long it is
@@ -150,6 +164,10 @@ class Follower:
         await self._look(logs)
 
     async def _look(self, logs: dict[int, SharedLog]) -> None:
+        if self._loss is not None:
+            raise CommitsLost(self._loss)
+        # What becomes known during the query may be newer than its answer.
+        ends_before = {number: each.end for number, each in logs.items()}
         rows = await self._ask(
             _CHANGED,
             [
@@ -161,6 +179,8 @@ class Follower:
         arrived: list[tuple[PartitionId, int]] = []
         for number, start, end, size, first_open in rows:
             found = logs[number]
+            if end < ends_before[number]:
+                await self._lose(f"{found.name} ends at offset {end}, and ended at {ends_before[number]}")
             before = found.end, found.stable, found.size
             found.observe(start, end, size, first_open)
             if (found.end, found.stable) != before[:2]:
@@ -168,6 +188,15 @@ class Follower:
                 # A trim hides bytes that were added; a record has at least one.
                 arrived.append((found.partition, max(found.size - before[2], records) if records else 0))
         self._tell(arrived)
+
+    async def _lose(self, loss: str) -> NoReturn:
+        """Raises CommitsLost; Unavailable if the database cannot record it, and then the next look finds it
+        again. It is recorded first: a broker that is fenced gives up the lease, and no other may take it."""
+        await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
+        self._loss = loss
+        lost = CommitsLost(loss)
+        self._on_lost(lost)
+        raise lost
 
     def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
         for each in self._subscribers:

@@ -32,6 +32,8 @@ _STATE = "SELECT space, key, value FROM state"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     cluster_id: str
+    confirmed_losses: int
+    """How often an operator has accepted that the database lost commits."""
     topics: dict[TopicId, Topic]
     logs: Sequence[SharedLog]
     state: StoredState
@@ -52,7 +54,9 @@ async def _load(
     async with meaning("loading the logs"), connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         await connection.execute("SET LOCAL statement_timeout = 0")
-        [(cluster_id, changes)] = await _all(connection, "SELECT id, seq FROM cluster, last_change")
+        [(cluster_id, confirmed_losses, changes)] = await _all(
+            connection, "SELECT id, confirmed_losses, seq FROM cluster, last_change"
+        )
         topics = await load_topics(connection, defaults)
         by_id: dict[int, SharedLog] = {}
         async for rows in _pages(connection, _LOGS, moved):
@@ -70,6 +74,7 @@ async def _load(
             spaces = {int(space): values for space, values in found.items()}
     return Loaded(
         cluster_id=cluster_id,
+        confirmed_losses=confirmed_losses,
         topics=topics,
         logs=list(by_id.values()),
         state=StoredState(spaces),
@@ -99,12 +104,14 @@ async def load_topics(
     }
 
 
-async def load_logs(connection: DatabaseConnection, topics: Mapping[TopicId, Topic]) -> list[SharedLog]:
-    """The logs of these topics, for a broker that does not coordinate."""
+async def load_logs(
+    connection: DatabaseConnection, topics: Mapping[TopicId, Topic], *, coordinates: bool = False
+) -> list[SharedLog]:
+    """The logs of these topics, without their producers."""
     rows = await _all(
         connection, f"{_LOGS} WHERE l.topic = ANY (%s)", [[topic_uuid(topic) for topic in topics]]
     )
-    found = [_stored_log(row, topics, coordinates=False) for row in rows]
+    found = [_stored_log(row, topics, coordinates) for row in rows]
     return [each for each in found if each is not None]
 
 

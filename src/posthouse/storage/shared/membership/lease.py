@@ -215,7 +215,7 @@ async def take_lease(
     taken_at = clock.monotonic()
     try:
         found = await link.ask(
-            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s, %s)",
+            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [
                 incarnation,
                 times.seconds,
@@ -224,6 +224,8 @@ async def take_lease(
                 seen.commits,
                 seen.confirmed_losses,
                 seen.own_commits,
+                list(seen.commits_of),
+                list(seen.commits_of.values()),
             ],
             doing="taking the lease",
         )

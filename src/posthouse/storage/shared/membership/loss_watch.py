@@ -1,17 +1,22 @@
 """Recognises a database that has lost commits: a promoted asynchronous standby, a restored backup.
 
 Epochs never decrease, nor do the commit numbers of one incarnation. A broker remembers the highest that it
-has seen of the holder, and the highest of its own commits that it has acknowledged, in whichever role. If the
-database shows less, acknowledged records are gone, and offsets would be given out twice.
+has seen of every broker, also of those that are gone, and the highest of its own commits that it has
+acknowledged, in whichever role. If the database shows less, acknowledged records are gone, and offsets would
+be given out twice.
 
 The database keeps the verdict (`cluster.loss`), so that it holds for brokers that have seen nothing, too.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from posthouse.model.brokers import ClusterView
 from posthouse.storage.shared.database import CommitsLost
+
+_MOST_REMEMBERED = 1000
+"""Brokers, with each of their starts: one that starts again and again must not lengthen every heartbeat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +30,8 @@ class Seen:
     """Of the holder."""
     own_commits: int = 0
     """Of this broker, in whichever role it made them."""
+    commits_of: Mapping[UUID, int] = field(default_factory=dict)
+    """Of every broker, by its incarnation, in the order in which they were first seen."""
     timeline: int = 0
     confirmed_losses: int = 0
 
@@ -70,6 +77,7 @@ class LossWatch:
             holder=own,
             commits=seen.commits if seen.holder == own else 0,
             own_commits=seen.own_commits,
+            commits_of=seen.commits_of,
             timeline=seen.timeline,
             confirmed_losses=seen.confirmed_losses,
         )
@@ -84,9 +92,20 @@ def _newest(before: Seen, view: ClusterView) -> Seen:
         holder=holder,
         commits=commits,
         own_commits=max(before.own_commits, view.own_commits),
+        commits_of=_newest_commits(before.commits_of, view),
         timeline=view.timeline,
         confirmed_losses=view.confirmed_losses,
     )
+
+
+def _newest_commits(before: Mapping[UUID, int], view: ClusterView) -> dict[UUID, int]:
+    newest = {**before, **view.commits_of}
+    excess = len(newest) - _MOST_REMEMBERED
+    if excess > 0:
+        gone = [incarnation for incarnation in newest if incarnation not in view.by_incarnation]
+        for incarnation in gone[:excess]:
+            del newest[incarnation]
+    return newest
 
 
 def _loss(before: Seen, now: ClusterView) -> str | None:
@@ -101,6 +120,12 @@ def _loss(before: Seen, now: ClusterView) -> str | None:
         what = f"the holder's last commit has number {commits}, and had {before.commits}"
     elif now.own_commits < before.own_commits:
         what = f"a broker's last commit has number {now.own_commits}, and had {before.own_commits}"
+    elif fewer := [
+        (now.commits_of[broker], commits)
+        for broker, commits in before.commits_of.items()
+        if now.commits_of.get(broker, commits) < commits
+    ]:
+        what = f"a broker's last commit has number {fewer[0][0]}, and had {fewer[0][1]}"
     else:
         return None
     if before.timeline not in (0, now.timeline):

@@ -143,8 +143,8 @@ class Registry:
         asked_at = asyncio.get_running_loop().time()
         seen = self.seen
         found = await self._link.ask(
-            "SELECT posthouse.heartbeat(%s, %s, %s)",
-            [self._registration.incarnation, self._live_seconds, seen.holder],
+            "SELECT posthouse.heartbeat(%s, %s, %s, %s)",
+            [self._registration.incarnation, self._live_seconds, seen.holder, list(seen.commits_of)],
             doing="sending a heartbeat",
         )
         self.view = _view(found)
@@ -244,6 +244,7 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         commits=int(found["commits"]),
         seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
         own_commits=int(found["own_commits"]),
+        commits_of={UUID(incarnation): int(commits) for incarnation, commits in found["commits_of"].items()},
         timeline=found["timeline"],
         confirmed_losses=found["confirmed_losses"],
         loss=found["loss"],

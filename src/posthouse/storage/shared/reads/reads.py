@@ -51,7 +51,7 @@ class Following(Protocol):
     """How a reader learns of what other brokers have written."""
 
     def watch(self, log: SharedLog) -> None:
-        """A reader has come to the end of the log: it will ask again soon."""
+        """A reader has read from memory, or is at the end of the log: it will ask again soon."""
 
     async def refresh(self, logs: Sequence[SharedLog]) -> None:
         """Bring the bounds of these logs up to date. Raises Unavailable."""
@@ -87,6 +87,7 @@ class Reads:
                 tail_end = end if first_open is None else min(end, first_open)
                 aborted = log.producers.aborted_between(offset, tail_end)
             if offset < tail_end:
+                self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
                 return Slice(_from_tail(log, offset, tail_end, max_bytes, at_least_one), bounds, aborted)
         return await self._cold(log, offset, bounds, end, max_bytes, at_least_one, stable_only)
 

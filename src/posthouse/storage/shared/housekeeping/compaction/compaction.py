@@ -31,6 +31,7 @@ from posthouse.storage.shared.housekeeping.compaction.cleaning import Cleaning
 from posthouse.storage.shared.housekeeping.compaction.sources import (
     CompactionSource,
     Unconsolidated,
+    aborted_in,
     dirty_from,
     is_due,
     segments_of,
@@ -155,7 +156,7 @@ class Compaction:
     ) -> bool:
         """Returns whether the pass is complete: not if the memory did not suffice, or segments have gone."""
         generation = 1 + max(each.generation for each in segments)
-        rules = self._rules(owner, topic, sources)
+        rules = await self._rules(connection, owner, topic, sources)
         cleaning = Cleaning(
             owner.partition,
             topic.config,
@@ -179,14 +180,24 @@ class Compaction:
             await self._swap.forget(connection, owner, cleaning.forgotten)
         return cleaning.clean_to >= sources[-1].next
 
-    def _rules(self, owner: CompactedLog, topic: Topic, sources: Sequence[CompactionSource]) -> Rules:
+    async def _rules(
+        self,
+        connection: DatabaseConnection,
+        owner: CompactedLog,
+        topic: Topic,
+        sources: Sequence[CompactionSource],
+    ) -> Rules:
+        # The last stable offset that `sources` end at may come from the database or another broker, before
+        # this broker knows the outcome of its own marker. Memory would call that transaction committed.
+        async with meaning("looking for aborted transactions"):
+            aborted = await aborted_in(connection, owner.id, sources[-1].next)
         return Rules(
             partition=f"{topic.name}-{owner.partition.index}",
             now_ms=self._clock.now_ms(),
             delete_retention_ms=topic.config.delete_retention_ms,
             log_start=self._view.bounds(owner.partition).start,
             dirty_from=dirty_from(sources),
-            aborted=Aborted(self._view.aborted(owner.partition, 0, sources[-1].next)),
+            aborted=Aborted(aborted),
             producers=self._view.producers(owner.partition),
         )
 

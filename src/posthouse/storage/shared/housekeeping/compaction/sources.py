@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.files.segments.segment import HEADER_BYTES
+from posthouse.storage.producers import AbortedTransaction
 from posthouse.storage.shared.database import DatabaseConnection
 
 _SEGMENTS = """
@@ -12,6 +13,7 @@ SELECT s.base, s.last, o.key, s.pos, s.size, s.max_time, s.created_ms, s.generat
 FROM segment s JOIN object o ON o.id = s.object JOIN log l ON l.id = s.log
 WHERE s.log = %s AND s.last >= l.start ORDER BY s.base
 """
+_ABORTED = "SELECT producer, first, last FROM aborted WHERE log = %s AND first < %s ORDER BY last"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,12 @@ async def segments_of(connection: DatabaseConnection, log: int) -> list[Compacti
             await found.fetchall()
         )
     ]
+
+
+async def aborted_in(connection: DatabaseConnection, log: int, end: int) -> list[AbortedTransaction]:
+    """The aborted transactions that began before `end`, in the order of their markers."""
+    found = await connection.execute(_ABORTED, [log, end])
+    return [AbortedTransaction(*row) for row in await found.fetchall()]
 
 
 def sources_of(

@@ -76,8 +76,8 @@ class Consolidation:
         self._metrics = metrics
         self._settings = settings or ConsolidationSettings()
         run_bytes = RunBytes(objects)
-        damaged = DamagedRuns(objects, run_bytes, clock, wait_ms=self._settings.damage_wait_ms)
-        self._filling = Filling(run_bytes, damaged, metrics, fetch_bytes=self._settings.fetch_bytes)
+        self._damaged = DamagedRuns(objects, run_bytes, clock, wait_ms=self._settings.damage_wait_ms)
+        self._filling = Filling(run_bytes, self._damaged, metrics, fetch_bytes=self._settings.fetch_bytes)
         self._one_turn = asyncio.Lock()
         self._look_again = 0.0
 
@@ -94,6 +94,7 @@ class Consolidation:
             late_ms = max((created - each.oldest_ms for each in with_runs), default=0)
             self._metrics.consolidation_lag_seconds = max(late_ms, 0) / 1000
             self._metrics.damaged_logs = 0
+            self._damaged.keep(self._topics())
             await self._consolidate(connection, with_runs)
 
     async def consolidate(self, logs: Sequence[int]) -> None:

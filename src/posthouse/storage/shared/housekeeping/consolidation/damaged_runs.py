@@ -7,24 +7,30 @@ row knows and garbage collection never finds:
 
     damaged/<topic id>-<partition>/<first offset>-<last offset>
 
+An object in which a run was given up keeps that use, so it is never deleted: an operator may look at it.
+
 An object that is missing may mean that the broker looks into the wrong place. So its runs are given up only
-if an object that is older is there.
+if an object that is older is there. Of an object that is too short the bytes that are there are used.
 """
 
+import asyncio
 import logging
+from collections.abc import Container
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import DataDamaged
-from posthouse.model.ids import PartitionId
+from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.housekeeping.consolidation.part import LogPart
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.run_bytes import RunBytes
+from posthouse.storage.shared.objects.store import ObjectDamaged
 from posthouse.storage.shared.reads.runs import RunRow
 
 log = logging.getLogger(__name__)
 
 _OLDER = "SELECT key FROM object WHERE id < %s AND live > 0 AND size > 0 ORDER BY id DESC LIMIT 8"
+_NEEDED = "SELECT FROM log WHERE id = %s AND segments_to <= %s AND NOT deleted"
 
 
 class DamagedRuns:
@@ -33,21 +39,41 @@ class DamagedRuns:
         self._run_bytes = run_bytes
         self._clock = clock
         self._wait_ms = wait_ms
-        self._since: dict[tuple[int, int], float] = {}
-        """When a run was found damaged first, by log and offset."""
+        self._since: dict[tuple[PartitionId, int], float] = {}
+        """When a run was found damaged first, by its first offset."""
+
+    async def is_needed(self, connection: DatabaseConnection, run: RunRow) -> bool:
+        """Whether the run is still part of its log. The bytes of a deleted topic may be gone, which is no
+        damage."""
+        async with meaning("asking whether a damaged run is needed"):
+            found = await connection.execute(_NEEDED, [run.log, run.base])
+            return await found.fetchone() is not None
+
+    def consolidated(self, partition: PartitionId, to: int) -> None:
+        """All runs below `to` were read: if one is found damaged again, it is waited for again."""
+        if self._since:
+            self._since = {
+                key: since for key, since in self._since.items() if key[0] != partition or key[1] >= to
+            }
+
+    def keep(self, topics: Container[TopicId]) -> None:
+        """Forget the damaged runs of all other topics: those are deleted."""
+        if self._since:
+            self._since = {key: since for key, since in self._since.items() if key[0].topic in topics}
 
     async def give_up(
         self, connection: DatabaseConnection, part: LogPart, run: RunRow, error: DataDamaged
     ) -> bool:
-        """Add what is left of the run to the part; returns false while that must wait."""
+        """Add the run, or what is left of it, to the part; returns false while that must wait."""
         if run.base != part.to:
             return False  # the rows before it are missing, which is no matter of its bytes
-        key = (run.log, run.base)
+        partition = part.log.partition
+        key = (partition, run.base)
         if key not in self._since:
             self._since[key] = self._clock.monotonic()
             log.error(
                 "%s: not consolidated from offset %d on: %s. It is given up unless it can be read in %d s",
-                part.log.partition,
+                partition,
                 part.to,
                 error,
                 self._wait_ms // 1000,
@@ -57,18 +83,21 @@ class DamagedRuns:
         data = await self._bytes(connection, run)
         if data is None:
             return False
+        try:
+            await asyncio.to_thread(part.add, [run], [data])
+        except DataDamaged as still:
+            error = still
+        else:
+            return True  # it can be read again
         kept = "nothing is left of their bytes"
         if data:
-            name = (
-                f"damaged/{part.log.partition.topic.hex()}-{part.log.partition.index}/{run.base}-{run.last}"
-            )
+            name = _name(partition, run)
             await self._objects.put(name, data)
             kept = f"their bytes are kept in the object {name}"
         part.salvage(run, data)
-        del self._since[key]
         log.error(
             "%s: records of the offsets %d to %d are lost: %s; %s. 'posthouse storage verify' shows damage",
-            part.log.partition,
+            partition,
             run.base,
             run.last,
             error,
@@ -83,11 +112,26 @@ class DamagedRuns:
         try:
             async with meaning("reading a damaged run"):
                 [data] = await self._run_bytes.read(connection, [run])
+        except ObjectDamaged:
+            assert run.key is not None
+            return await self._prefix(run.key, run.pos, run.size)
         except DataDamaged:
             if run.object is not None and not await self._has_older(connection, run.object):
                 return None
             return b""
         return data
+
+    async def _prefix(self, key: str, start: int, size: int) -> bytes:
+        """What is there of `size` bytes of an object that is too short."""
+        known, end = 0, size
+        while known < end:
+            middle = (known + end + 1) // 2
+            try:
+                await self._objects.read(key, start + middle - 1, 1)
+                known = middle
+            except ObjectDamaged:
+                end = middle - 1
+        return await self._objects.read(key, start, known) if known else b""
 
     async def _has_older(self, connection: DatabaseConnection, object_id: int) -> bool:
         async with meaning("looking for older objects"):

@@ -39,6 +39,8 @@ class Filling:
                 for part, runs in left:
                     if not await self._add_one_by_one(connection, part, runs):
                         ended.add(part.log.id)
+        for part, _ in work:
+            self._damaged.consolidated(part.log.partition, part.to)
 
     async def _add(self, connection: DatabaseConnection, chunk: Work) -> None:
         live = [run for part, runs in chunk for run in runs if not part.is_dead(run)]
@@ -59,6 +61,8 @@ class Filling:
             try:
                 await self._add(connection, [(part, [run])])
             except DataDamaged as error:
+                if not await self._damaged.is_needed(connection, run):
+                    return False
                 if not await self._damaged.give_up(connection, part, run, error):
                     self._metrics.damaged_logs += 1
                     return False

@@ -22,7 +22,7 @@ class LogPart:
         self.segments: list[SegmentImage] = []
         self.to = log.segments_to
         self.objects: Counter[int] = Counter()
-        """How many of the runs lie in which object."""
+        """How many of the runs lie in which object, without those that were salvaged."""
         self.runs = 0
         self._run_bytes = 0
 
@@ -42,17 +42,17 @@ class LogPart:
                 raise damaged(run, f"it does not follow offset {self.to - 1}")
             if not self.is_dead(run):
                 self._write(run, batches_of(run, run_data))
+            if run.object is not None:
+                self.objects[run.object] += 1
             self._count(run)
 
     def salvage(self, run: RunRow, data: bytes | memoryview) -> None:
-        """Take what is left of a damaged run, whose bytes are `data`: see `salvaged`."""
+        """Take what is left of a damaged run, whose bytes are `data`: see `salvaged`. Its object stays."""
         assert run.base == self.to
         self._write(run, salvaged(run, b"" if run.refs is not None else data))
         self._count(run)
 
     def _count(self, run: RunRow) -> None:
-        if run.object is not None:
-            self.objects[run.object] += 1
         self.to = run.last + 1
         self.runs += 1
 

@@ -29,8 +29,9 @@ class _Found(NamedTuple):
 
 
 def salvaged(run: RunRow, data: Readable) -> bytearray:
-    """Batches with offsets for all offsets of a run whose bytes `data` are damaged or, if empty, missing."""
+    """Batches with offsets for all offsets of a run whose bytes `data` are damaged, too few or missing."""
     found, is_complete = _batches(data)
+    is_complete = is_complete and len(data) == run.size
     first, last = 0, len(found)
     begin, end = run.base, run.last + 1
     while first < last and found[first].is_good:

@@ -56,14 +56,15 @@ $$;
 
 -- The new `epoch`, absent while another broker holds the lease, or the `loss` because of which none can take it.
 -- `p_seen_…` is what this broker saw last: the epoch, its holder, and the number of that holder's commits.
--- `p_own_commits` are those of its own that were answered. If the database shows less, it has lost commits (a standby
+-- `p_own_commits` are those of its own that were answered, `p_numbers` the commits of the brokers `p_incarnations`. If the database shows less, it has lost commits (a standby
 -- that was behind was promoted, a backup was restored); that is compared here, because a heartbeat may come later than
 -- the takeover.
 -- Waits for a commit in flight of the holder before.
 -- clock_timestamp() and not now(): the statement may have waited for a row lock.
 CREATE FUNCTION take_lease(
     p_holder uuid, p_seconds double precision, p_seen_epoch bigint DEFAULT 0, p_seen_holder uuid DEFAULT NULL,
-    p_seen_commits bigint DEFAULT 0, p_seen_confirmed integer DEFAULT 0, p_own_commits bigint DEFAULT 0
+    p_seen_commits bigint DEFAULT 0, p_seen_confirmed integer DEFAULT 0, p_own_commits bigint DEFAULT 0,
+    p_incarnations uuid[] DEFAULT '{}', p_numbers bigint[] DEFAULT '{}'
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     before lease;
@@ -87,6 +88,12 @@ BEGIN
             lost := format('the holder''s last commit has number %s, and had %s', commits, p_seen_commits);
         ELSIF own_commits < p_own_commits THEN
             lost := format('a broker''s last commit has number %s, and had %s', own_commits, p_own_commits);
+        ELSE
+            SELECT format('a broker''s last commit has number %s, and had %s', found.number, seen.number) INTO lost
+              FROM unnest(p_incarnations, p_numbers) AS seen (incarnation, number),
+                   LATERAL (SELECT coalesce(sum(own.number), 0) AS number FROM committer AS own
+                             WHERE own.incarnation = seen.incarnation) AS found
+             WHERE found.number < seen.number LIMIT 1;
         END IF;
         IF lost IS NOT NULL THEN
             PERFORM record_loss(lost, p_seen_confirmed);

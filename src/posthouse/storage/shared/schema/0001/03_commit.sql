@@ -386,14 +386,19 @@ END $$;
 -- same broker from before, which may still arrive, is refused by its number: its answer must not be taken for that of
 -- another commit. A broker without the lease (`p_epoch` is NULL) begins only where one could take it: raises PH007 if
 -- the database is known to have lost commits.
+-- `p_acknowledged` is the last commit of this path that was answered, `p_confirmed` what the broker knew then of
+-- `confirmed_losses`. If the database has less, it has lost commits: it returns and keeps the `loss`, and begins nothing,
+-- because new numbers would hide the lost ones.
 CREATE FUNCTION open_commit_path(
-    p_holder uuid, p_epoch bigint, p_path smallint, OUT number bigint, OUT confirmed_losses integer
+    p_holder uuid, p_epoch bigint, p_path smallint, p_acknowledged bigint, p_confirmed integer,
+    OUT number bigint, OUT confirmed_losses integer, OUT loss text
 ) LANGUAGE plpgsql AS $$
 DECLARE
     lost text;
+    known bigint;
 BEGIN
     IF p_epoch IS NULL THEN
-        SELECT loss INTO lost FROM cluster;
+        SELECT cluster.loss INTO lost FROM cluster;
         IF lost IS NOT NULL THEN
             RAISE EXCEPTION '%', lost USING ERRCODE = 'PH007';
         ELSIF EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
@@ -401,11 +406,18 @@ BEGIN
                 USING ERRCODE = 'PH005';
         END IF;
     END IF;
+    SELECT coalesce(max(cluster.confirmed_losses), 0) INTO open_commit_path.confirmed_losses FROM cluster;
+    SELECT own.number INTO known FROM committer AS own WHERE own.incarnation = p_holder AND own.path = p_path FOR UPDATE;
+    IF coalesce(known, 0) < p_acknowledged AND confirmed_losses <= p_confirmed THEN
+        number := coalesce(known, 0);
+        loss := format('commit %s of a broker was answered, and %s is the last that it knows', p_acknowledged, number);
+        PERFORM record_loss(loss, p_confirmed);
+        RETURN;
+    END IF;
     INSERT INTO committer AS own (incarnation, path) VALUES (p_holder, p_path)
         ON CONFLICT (incarnation, path) DO UPDATE
            SET number = own.number + 1, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
         RETURNING own.number INTO open_commit_path.number;
-    SELECT coalesce(max(cluster.confirmed_losses), 0) INTO open_commit_path.confirmed_losses FROM cluster;
 END $$;
 
 -- What became of a commit whose answer was lost. The row lock waits for a call that still runs; a call that has not

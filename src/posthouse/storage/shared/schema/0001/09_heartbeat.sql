@@ -3,8 +3,10 @@
 -- `is_registered` is false if another process has registered under the name of this broker, or if the database has
 -- lost the registration. The commits are those of the lease's holder, on all its paths, those of the holder that this
 -- broker saw last, and those of this broker: like the epoch they never decrease unless the database lost commits.
-CREATE FUNCTION heartbeat(p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid) RETURNS jsonb
-LANGUAGE plpgsql AS $$
+-- `commits_of` are those of every registered broker and of `p_seen`, which are brokers that were registered before.
+CREATE FUNCTION heartbeat(
+    p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid, p_seen uuid[] DEFAULT '{}'
+) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     registered boolean;
 BEGIN
@@ -22,6 +24,12 @@ BEGIN
             'seen_commits', CASE WHEN p_seen_holder IS NOT NULL THEN
                 (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = p_seen_holder) END,
             'own_commits', (SELECT coalesce(sum(number), 0) FROM committer WHERE incarnation = p_incarnation),
+            'commits_of', (
+                SELECT coalesce(jsonb_object_agg(known.incarnation, (
+                    SELECT coalesce(sum(number), 0) FROM committer WHERE committer.incarnation = known.incarnation
+                )), '{}')
+                FROM (SELECT incarnation FROM broker UNION SELECT unnest(p_seen)) AS known (incarnation)
+            ),
             'timeline', ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer,
             'confirmed_losses', (SELECT coalesce(max(confirmed_losses), 0) FROM cluster),
             'loss', (SELECT loss FROM cluster),
