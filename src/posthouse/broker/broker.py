@@ -296,6 +296,11 @@ class Broker:
         producers. Raises UnknownPartition and Unavailable."""
         await self._storage.refresh(partitions, with_producers=with_producers)
 
+    async def refresh_definitions(self) -> None:
+        """Bring topics, users and settings up to date with what other brokers have changed. Raises
+        Unavailable."""
+        await self._storage.refresh_definitions()
+
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))
 

@@ -60,9 +60,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._advertised = parts.advertised
         self._cluster = parts.cluster
-        self._open_companion = parts.open_companion
         self._companion: Companion | None = None
-        """Opened when the first request is relayed."""
+        """Of a connection to a member of a cluster."""
+        if parts.open_companion is not None:
+            time = asyncio.get_running_loop().time
+            self._companion = Companion(parts.open_companion, self._relay_grown, time)
         self._user: ProvenUser | None = None
         """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
@@ -277,9 +279,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _regulate_companion(self, companion: Companion) -> None:
         """No response is read that the client would not take soon. A response that the client waits for is
         read even while memory is short: its request holds memory, too."""
-        companion.regulate(
-            pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
-        )
+        if companion.is_connected:
+            companion.regulate(
+                pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
+            )
 
     def _relay_grown(self) -> None:
         if not self._closed:
@@ -337,11 +340,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._waiting:
             self._start_waiting()
         if self._companion is not None:
-            if self._companion.is_idle:
-                self._companion.close()
-                self._companion = None
-            else:  # the client may have read responses without reaching the low watermark
-                self._regulate_companion(self._companion)
+            self._companion.close_if_idle()
+            # The client may have read responses without reaching the low watermark.
+            self._regulate_companion(self._companion)
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -357,12 +358,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             lost.set_exception(Unavailable("the client's connection is closed"))
             return lost
         companion = self._companion
-        if companion is None:
-            assert self._open_companion is not None
-            client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._user, self._relay_grown)
-            companion = self._companion = Companion(opened, self._loop.time)
-        answered = companion.send(request.frame)
+        assert companion is not None
+        client = self._transport.get_extra_info("peername")
+        answered = companion.send(request.frame, Address(client[0], client[1]), self._user)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))
         return answered
