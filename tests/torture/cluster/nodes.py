@@ -72,6 +72,7 @@ class BusyStorages:
             cache_bytes=_CACHE_BYTES,
             upkeep=_UPKEEP,
             member=member,
+            last_commits=self._stores.last_commits,
         )
 
     async def close(self) -> None:
