@@ -30,13 +30,14 @@ class CoordinatorRole:
         InvalidConfig if it cannot start: a broker that is up stays a member, and may coordinate later."""
         lease = self.lease
         try:
+            confirmed_losses = self._node.registry.view.confirmed_losses
             app = await self._started_app(is_first=is_first)
             if app is not None:
                 self.app = app
                 self._started()
                 log.info("broker %s is the coordinator, epoch %d", self._node.own.name, lease.epoch)
                 try:
-                    await self._serve()
+                    await self._serve(confirmed_losses)
                 finally:
                     self.app = None
                     await self._stop(app)
@@ -87,13 +88,17 @@ class CoordinatorRole:
     def _reasons_to_end(self) -> "list[asyncio.Task[object]]":
         return [asyncio.create_task(self.lease.lost()), asyncio.create_task(self._node.stopping.wait())]
 
-    async def _serve(self) -> None:
-        """Returns when the lease is lost, the database has lost commits, or the node is to stop."""
+    async def _serve(self, confirmed_losses: int) -> None:
+        """Returns when the lease is lost, the database has lost commits, or the node is to stop. More losses
+        than `confirmed_losses` were confirmed since the storage was made: it remembers what is gone."""
         node = self._node
         waiting = self._reasons_to_end()
         try:
             while node.registry.loss is None and not any(each.done() for each in waiting):
                 node.check_registry()
+                if node.registry.view.confirmed_losses != confirmed_losses:
+                    log.warning("broker %s: the database has lost commits", node.own.name)
+                    return
                 await asyncio.wait(waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:
