@@ -68,6 +68,8 @@ class Survivor:
             each.join(max(deadline - time.monotonic(), 0))
         if self.failure is not None:
             raise self.failure
+        stuck = [each.name for each in self._threads if each.is_alive()]
+        assert not stuck, f"{type(self).__name__}: {', '.join(stuck)} did not end within {seconds:g} s"
 
     def _produce(self) -> None:
         raise NotImplementedError

@@ -209,6 +209,7 @@ class Broker:
             await self._coordination.load()
             if self._storage.has_lost_commits:
                 await self._storage.forget_lost_commits()
+            await self._storage.admit_members()
         except BaseException:
             await self._close()
             raise
@@ -294,6 +295,11 @@ class Broker:
         """Bring bounds up to date with what other brokers have written, and with `with_producers` the
         producers. Raises UnknownPartition and Unavailable."""
         await self._storage.refresh(partitions, with_producers=with_producers)
+
+    async def refresh_definitions(self) -> None:
+        """Bring topics, users and settings up to date with what other brokers have changed. Raises
+        Unavailable."""
+        await self._storage.refresh_definitions()
 
     def bounds(self, topic: Topic, partition: int) -> Bounds:
         return self._storage.bounds(self.partition(topic, partition))

@@ -31,7 +31,11 @@ class Origin:
     """The incarnation of the other broker if the client has not made the connection: the other broker relays
     single requests, which it has received with or without TLS, and sends them without."""
     user: ProvenUser | None = None
-    """With `relayed_by`: has logged in at the other broker."""
+    """With `relayed_by` or `is_moved`: has logged in there."""
+    is_moved: bool = False
+    """The client has made the connection to this broker, to a listener that is closed now."""
+    unread: bytes = b""
+    """What the client has sent, and was not begun."""
 
 
 class Introduction(asyncio.Protocol):
@@ -50,6 +54,18 @@ class Introduction(asyncio.Protocol):
         plain = cast("asyncio.Transport", transport)
         plain.set_protocol(self._protocol)
         self._protocol.connection_made(GuardedTransport(plain, self._may_answer, self._origin))
+        if self._origin is not None and self._origin.unread:
+            _feed(cast("asyncio.BufferedProtocol", self._protocol), self._origin.unread)
+
+
+def _feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        buffer = memoryview(protocol.get_buffer(len(left)))
+        size = min(len(buffer), len(left))
+        buffer[:size] = left[:size]
+        protocol.buffer_updated(size)
+        left = left[size:]
 
 
 class GuardedTransport(asyncio.Transport):
@@ -91,7 +107,7 @@ class GuardedTransport(asyncio.Transport):
                 return self._origin.relayed_by
             if name == RELAYED_USER:
                 return self._origin.user
-            if name == FORWARDER:
+            if name == FORWARDER and not self._origin.is_moved:
                 found = self._transport.get_extra_info("peername")
                 return Address(found[0], found[1])
         return self._transport.get_extra_info(name, default)

@@ -36,6 +36,6 @@ class Relay(Protocol):
     def open(
         self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
     ) -> RelayedConnection:
-        """`listener` is the name of the setting; `user` has logged in here; None if clients need
-        no login. The coordinator closes the connection if it would not admit the user, so requests fail.
+        """`listener` is the name of the setting; `user` has logged in here, None if login is not required.
+        The coordinator closes the connection if it would not admit the user: then requests fail.
         `grown` is called when an incomplete response has grown and is large."""

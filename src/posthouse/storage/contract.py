@@ -49,6 +49,10 @@ class Storage(PartitionView, Protocol):
     async def forget_lost_commits(self) -> None:
         """Clear `has_lost_commits`: the broker has handled the loss durably, so the next start need not."""
 
+    async def admit_members(self) -> None:
+        """The coordinator has loaded its definitions, and the topics that feed queues are `is_coordinated`.
+        Until then no other broker appends to topics that were imported."""
+
     async def condition(self) -> StorageCondition:
         """Whether writes are taken now, and the room that is left for them."""
 

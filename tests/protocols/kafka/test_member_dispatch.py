@@ -19,10 +19,19 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from posthouse.protocols.kafka.codec.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribedGroup,
     DescribeGroupsRequest,
     DescribeGroupsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
 )
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -62,6 +71,7 @@ from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.codec.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.companion import MOST_IN_FLIGHT
+from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.member_dispatch import LOCAL
 from posthouse.protocols.kafka.nodes import NO_NODE_ID
@@ -70,7 +80,7 @@ from posthouse.protocols.leaders import leaders
 from posthouse.settings import Authentication
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Append, Operation
-from tests.protocols.kafka.members import COORDINATOR, VIEW, HeldRelay, Standing, member
+from tests.protocols.kafka.members import COORDINATOR, OWN, VIEW, HeldRelay, Standing, member
 from tests.protocols.kafka.test_login import PASSWORD, log_in
 from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
 from tests.wire.kafka import PendingRequest, RequestEncoder
@@ -225,18 +235,34 @@ async def test_relayed_requests_are_counted_by_their_api(app: App, relay: HeldRe
     assert line.endswith(" 1")
 
 
-async def test_a_member_lists_no_groups_and_no_transactions(relay: HeldRelay) -> None:
+async def test_a_member_lists_no_groups_no_transactions_and_no_log_directories(relay: HeldRelay) -> None:
     standing = Standing()
     async with member(relay, standing) as app, Wire(_address(app)) as wire:
         assert await wire.ask(ListGroupsRequest(), ListGroupsResponse) == ListGroupsResponse()
         found = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
         assert found == ListTransactionsResponse()
+        directories = await wire.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert directories == DescribeLogDirsResponse()
         standing.view = replace(VIEW, holder_incarnation=None)
         refused = await wire.ask(ListGroupsRequest(), ListGroupsResponse)
         assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         listed = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
         assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert relay.opened == []
+
+
+async def test_a_member_describes_its_own_settings(relay: HeldRelay, wire: Wire) -> None:
+    own, all_brokers = (
+        DescribeConfigsResource(resource_type=ResourceType.BROKER, resource_name=name)
+        for name in (str(OWN.id), "")
+    )
+    found = await wire.ask(DescribeConfigsRequest(resources=[own]), DescribeConfigsResponse)
+    settings = {each.name: each.value for each in found.results[0].configs}
+    assert settings["node.id"] == str(OWN.id)
+    assert relay.opened == []
+    wire.send(DescribeConfigsRequest(resources=[own, all_brokers]))
+    answered = (await relay.request()).answer(DescribeConfigsResponse())
+    assert await wire.receive_frame() == answered
 
 
 # Order

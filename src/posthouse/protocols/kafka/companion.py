@@ -21,6 +21,7 @@ from posthouse.protocols.kafka.handlers import (
     share_fetch,
     txn_offset_commit,
 )
+from posthouse.protocols.noop import noop
 from posthouse.protocols.relay import RelayedConnection
 
 MOST_IN_FLIGHT = 100
@@ -52,12 +53,25 @@ transaction use one."""
 
 
 class Companion:
-    __slots__ = ("_answered_at", "_connection", "_in_flight", "_is_bound", "_is_paused", "_time")
+    """Connected when a request is relayed, and again when one is relayed after it was idle."""
 
-    def __init__(self, connection: RelayedConnection, time: Callable[[], float]) -> None:
-        """`time` is that of the event loop."""
-        self._connection = connection
+    __slots__ = (
+        "_answered_at",
+        "_connection",
+        "_grown",
+        "_in_flight",
+        "_is_bound",
+        "_is_paused",
+        "_open",
+        "_time",
+    )
+
+    def __init__(self, open: OpenCompanion, grown: Callable[[], None], time: Callable[[], float]) -> None:
+        """See `Relay.open` for `grown`. `time` is that of the event loop."""
+        self._open = open
+        self._grown = grown
         self._time = time
+        self._connection: RelayedConnection | None = None
         self._in_flight = 0
         self._answered_at = 0.0
         self._is_bound = False
@@ -65,16 +79,17 @@ class Companion:
         self._is_paused = False
 
     @property
+    def is_connected(self) -> bool:
+        return self._connection is not None
+
+    @property
     def is_full(self) -> bool:
         """Whether no request of the client may be started until one is answered."""
         return self._in_flight >= MOST_IN_FLIGHT
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether it may be closed, and another one opened when a request is to be relayed."""
-        return not self._in_flight and not self._is_bound and self._time() - self._answered_at > IDLE_SECONDS
-
-    def send(self, request: memoryview) -> asyncio.Future[bytes]:
+    def send(self, request: memoryview, client: Address, user: ProvenUser | None) -> asyncio.Future[bytes]:
+        if self._connection is None:
+            self._connection = self._open(client, user, self._grown)
         self._in_flight += 1
         self._is_bound = self._is_bound or _api_key(request)[0] in _BINDING
         answered = self._connection.send(request)
@@ -93,11 +108,11 @@ class Companion:
     @property
     def held(self) -> int:
         """Bytes of memory for a response that is incomplete."""
-        return self._connection.held
+        return 0 if self._connection is None else self._connection.held
 
     def regulate(self, *, pause: bool) -> None:
         """Pause or resume reading of responses."""
-        if pause is self._is_paused:
+        if self._connection is None or pause is self._is_paused:
             return
         self._is_paused = pause
         if pause:
@@ -105,5 +120,18 @@ class Companion:
         else:
             self._connection.resume_reading()
 
+    def close_if_idle(self) -> None:
+        is_used = self._in_flight > 0 or self._is_bound
+        if not is_used and self._time() - self._answered_at > IDLE_SECONDS:
+            self._disconnect()
+
     def close(self) -> None:
-        self._connection.close()
+        """The client's connection is lost: drop all references to it."""
+        self._disconnect()
+        self._grown = noop
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+            self._is_paused = False

@@ -28,10 +28,11 @@ from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
+from posthouse.protocols.kafka.moving import can_move, taken_from
 from posthouse.protocols.kafka.nodes import NODE_ID, Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
-from posthouse.protocols.listener import Listener
+from posthouse.protocols.listener import Listener, Take
 from posthouse.protocols.throttle_timer import Waits
 from posthouse.settings import Address
 
@@ -42,6 +43,8 @@ _MAX_BEFORE_LOGIN = 64 * 1024
 """Maximum size of a request before login."""
 _LAST_SECONDS = 1.0
 """How long requests in flight may take after the user's login was revoked."""
+_SENT_SECONDS = 0.01
+"""How often a connection that moves looks whether everything is sent."""
 _LONG_SECONDS = 0.02
 """A request that blocks the event loop for longer is throttled for the same time."""
 _LENGTH = Struct(">i")
@@ -57,9 +60,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._advertised = parts.advertised
         self._cluster = parts.cluster
-        self._open_companion = parts.open_companion
         self._companion: Companion | None = None
-        """Opened when the first request is relayed."""
+        """Of a connection to a member of a cluster."""
+        if parts.open_companion is not None:
+            time = asyncio.get_running_loop().time
+            self._companion = Companion(parts.open_companion, self._relay_grown, time)
         self._user: ProvenUser | None = None
         """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
@@ -84,6 +89,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Bytes of the response that is being built."""
         self._starting = False
         self._finishing = False
+        self._take: Take | None = None
+        """Gets the connection when it is finished."""
         self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -118,7 +125,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator, self._logged_in)
-        if self.session.relayed_by is not None:
+        if self.session.relayed_by is not None or identity.relayed_user is not None:
             self._take_relayed(self.login, identity)
         elif identity.certified is not None:
             try:
@@ -129,15 +136,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _take_relayed(self, login: Login, identity: PeerIdentity) -> None:
         """A refusal is no offence of the client: the other broker may be behind. That broker closes the
         client's connection, so that the client logs in again."""
-        user, broker = identity.relayed_user, identity.forwarder
-        assert broker is not None
+        user = identity.relayed_user
+        broker = "this host" if identity.forwarder is None else identity.forwarder.host
         if user is None:
-            self.close_because(f"the broker at {broker.host} relays requests of a client without a login")
+            self.close_because(f"the broker at {broker} relays requests of a client without a login")
             return
         try:
-            login.take_proven(user, broker.host, has_tls=self._listener.has_tls)
+            login.take_proven(user, broker, has_tls=self._listener.has_tls)
         except LoginFailed as error:
-            self.close_because(f"the broker at {broker.host} relays requests of {user.name!r}: {error}")
+            self.close_because(f"the broker at {broker} relays requests of {user.name!r}: {error}")
 
     @property
     def info(self) -> ConnectionInfo:
@@ -225,7 +232,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _start_waiting(self) -> None:
         """Start requests in order, until one has to be awaited or the client does not read its responses."""
-        if self._starting:
+        if self._starting or self._take is not None:
             return
         self._starting = True
         waiting = self._waiting
@@ -272,9 +279,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _regulate_companion(self, companion: Companion) -> None:
         """No response is read that the client would not take soon. A response that the client waits for is
         read even while memory is short: its request holds memory, too."""
-        companion.regulate(
-            pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
-        )
+        if companion.is_connected:
+            companion.regulate(
+                pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
+            )
 
     def _relay_grown(self) -> None:
         if not self._closed:
@@ -332,11 +340,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._waiting:
             self._start_waiting()
         if self._companion is not None:
-            if self._companion.is_idle:
-                self._companion.close()
-                self._companion = None
-            else:  # the client may have read responses without reaching the low watermark
-                self._regulate_companion(self._companion)
+            self._companion.close_if_idle()
+            # The client may have read responses without reaching the low watermark.
+            self._regulate_companion(self._companion)
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -352,12 +358,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             lost.set_exception(Unavailable("the client's connection is closed"))
             return lost
         companion = self._companion
-        if companion is None:
-            assert self._open_companion is not None
-            client = self._transport.get_extra_info("peername")
-            opened = self._open_companion(Address(client[0], client[1]), self._user, self._relay_grown)
-            companion = self._companion = Companion(opened, self._loop.time)
-        answered = companion.send(request.frame)
+        assert companion is not None
+        client = self._transport.get_extra_info("peername")
+        answered = companion.send(request.frame, Address(client[0], client[1]), self._user)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))
         return answered
@@ -418,10 +421,32 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._regulate_reading()
         self._leave_when_finished()
 
+    def move(self, take: Take) -> None:
+        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends."""
+        if not can_move(self._transport) or (self.login is not None and self._user is None):
+            self.finish()
+            return
+        self._take = take
+        self._finishing = True
+        self._regulate_reading()
+        self._leave_when_finished()
+
     def _leave_when_finished(self) -> None:
         if self._finishing and not self._pending and not self._closed:
+            if self._take is not None:
+                self._give_away(self._take)
+                return
             self._forget()
             self._transport.close()
+
+    def _give_away(self, take: Take) -> None:
+        self._outbox.flush()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(_SENT_SECONDS, self._leave_when_finished)
+            return
+        moved, origin = taken_from(self._transport, self._waiting, self._reader, self._user)
+        self.abort()
+        take(moved, origin)
 
     def abort(self) -> None:
         self._forget()

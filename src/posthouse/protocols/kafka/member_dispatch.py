@@ -18,15 +18,20 @@ from typing import Any
 
 from posthouse.broker.broker import Broker
 from posthouse.model.errors import Unavailable
+from posthouse.protocols.kafka.codec.generated.describe_configs import DescribeConfigsRequest
+from posthouse.protocols.kafka.codec.generated.describe_log_dirs import DescribeLogDirsResponse
 from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsResponse
 from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
+from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, NeedsCoordinator, Refused
-from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.handler import Answer, Context, Handler
 from posthouse.protocols.kafka.handlers import (
     describe_cluster,
+    describe_configs,
+    describe_log_dirs,
     describe_topic_partitions,
     fetch,
     find_coordinator,
@@ -76,11 +81,27 @@ def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[An
 
 
 LISTED_BY_COORDINATOR = {
+    describe_log_dirs.HANDLER.key: _of_coordinator(describe_log_dirs.HANDLER, DescribeLogDirsResponse),
     list_groups.HANDLER.key: _of_coordinator(list_groups.HANDLER, ListGroupsResponse),
     list_transactions.HANDLER.key: _of_coordinator(list_transactions.HANDLER, ListTransactionsResponse),
 }
 """Each broker lists what it coordinates, a member nothing: clients ask all brokers, and some would show an
-entry as often as they are told of it."""
+entry as often as they are told of it. The partitions are in the log directory of the coordinator."""
+
+
+def _describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
+    own = str(context.node.id)
+    for each in request.resources:
+        if each.resource_type != ResourceType.BROKER or each.resource_name != own:
+            context.require_coordinator()
+    return _describe_own_configs(context, request)
+
+
+async def _describe_own_configs(context: Context, request: DescribeConfigsRequest) -> Message:
+    """The coordinator may have changed them a moment ago, for the same client."""
+    await context.broker.refresh_definitions()
+    return describe_configs.handle(context, request)
+
 
 _pack_length = Struct(">i").pack
 
@@ -125,6 +146,9 @@ class MemberDispatcher(LeasedDispatcher):
             for key, (api, _, metrics) in self._everything.items()
             if key in LISTED_BY_COORDINATOR
         }
+        key = describe_configs.HANDLER.key
+        api, handler, metrics = self._everything[key]
+        relayed[key] = (api, replace(handler, handle=_describe_configs), metrics)
         self._everything = self._everything | relayed | listed
         # The coordinator may be well while this broker is cut off.
         self._reads = self._reads | relayed

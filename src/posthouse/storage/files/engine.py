@@ -156,6 +156,9 @@ class FileStorage:
         self._check_open()
         await self._background.do(self._catalog.set_lost_commits, False)
 
+    async def admit_members(self) -> None:
+        """No-op: there are no other brokers."""
+
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._definitions.topics

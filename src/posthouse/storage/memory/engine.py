@@ -146,6 +146,9 @@ class MemoryStorage:
     async def forget_lost_commits(self) -> None:
         """No-op: memory never loses single commits."""
 
+    async def admit_members(self) -> None:
+        """No-op: there are no other brokers."""
+
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics

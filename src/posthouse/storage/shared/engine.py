@@ -152,6 +152,7 @@ class SharedStorage:
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
+        self._members_wait = False
 
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
@@ -189,6 +190,14 @@ class SharedStorage:
     async def forget_lost_commits(self) -> None:
         """No-op: see `has_lost_commits`."""
 
+    async def admit_members(self) -> None:
+        """Only after an import it asks the database."""
+        lease = self._coordinated(self._lease)
+        if self._members_wait:
+            async with self._following.connection("admitting other brokers") as connection:
+                await connection.execute("SELECT admit_members(%s, %s)", [lease.incarnation, lease.epoch])
+            self._members_wait = False
+
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics
@@ -203,6 +212,7 @@ class SharedStorage:
         finally:
             await connection.close()
         self._cluster_id = loaded.cluster_id
+        self._members_wait = loaded.awaits_coordinator
         self._topics.update(loaded.topics)
         for each in loaded.logs:
             self._logs.add(each)

@@ -7,17 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pika
+import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from posthouse.app import App
 from posthouse.client import Client
 from posthouse.model.clock import SystemClock
+from posthouse.model.errors import NotLeader, Unavailable
 from posthouse.model.topic_config import TopicConfig
+from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.stores import SharedStores
 from posthouse.testing import AsyncBroker
 from tests.served import on_any_port
-from tests.storage.shared.opened import take_lease
+from tests.storage.batches import append
+from tests.storage.shared.opened import TestLease, take_lease
 from tests.storage.shared.transfer.storages import do_export, do_import
 
 
@@ -104,6 +108,28 @@ async def test_clients_go_on(tmp_path: Path, stores: SharedStores, real_clock: S
     async with AsyncBroker(data=tmp_path / "back") as broker:
         assert await asyncio.to_thread(seen, broker.kafka, broker.amqp) == later
         assert broker.app.broker.cluster_id == cluster_id
+
+
+async def test_other_brokers_append_once_a_coordinator_has_marked_the_topics_of_queues(
+    tmp_path: Path, stores: SharedStores, real_clock: SystemClock
+) -> None:
+    """The data directory does not say which topics feed queues: a record would be there and in no queue."""
+    async with AsyncBroker(data=tmp_path / "data") as broker:
+        await asyncio.to_thread(prepare, broker.kafka, broker.amqp)
+    await do_import(tmp_path / "data", stores, real_clock)
+    member = stores.storage(None, defaults=TopicConfig(), member=TestLease())
+    with pytest.raises(Unavailable, match="no coordinator has loaded it"):
+        await member.open()
+    async with serving(stores):
+        member = stores.storage(None, defaults=TopicConfig(), member=TestLease())
+        await member.open()
+        topics = {topic.name: topic for topic in member.topics.values()}
+        assert (topics["events"].is_coordinated, topics["orders"].is_coordinated) == (True, False)
+        with pytest.raises(OperationRefused) as refused:
+            await member.commit([append(topics["events"].partition(0), b"x")])
+        assert isinstance(refused.value.reason, NotLeader)
+        await member.commit([append(topics["orders"].partition(0), b"x")])
+        await member.close()
 
 
 def publish_one(amqp: str) -> None:

@@ -18,6 +18,10 @@ from posthouse.storage.stored_state import StoredState
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
 """For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
+_CLUSTER = """
+SELECT id, confirmed_losses, seq, EXISTS (SELECT FROM local_import WHERE awaits_coordinator)
+  FROM cluster, last_change
+"""
 _TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
 _LOGS = """
 SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, o.first_open
@@ -34,6 +38,8 @@ class Loaded:
     cluster_id: str
     confirmed_losses: int
     """How often an operator has accepted that the database lost commits."""
+    awaits_coordinator: bool
+    """Members wait until a coordinator has loaded what was imported."""
     topics: dict[TopicId, Topic]
     logs: Sequence[SharedLog]
     state: StoredState
@@ -54,9 +60,7 @@ async def _load(
     async with meaning("loading the logs"), connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         await connection.execute("SET LOCAL statement_timeout = 0")
-        [(cluster_id, confirmed_losses, changes)] = await _all(
-            connection, "SELECT id, confirmed_losses, seq FROM cluster, last_change"
-        )
+        [(cluster_id, confirmed_losses, changes, awaits_coordinator)] = await _all(connection, _CLUSTER)
         topics = await load_topics(connection, defaults)
         by_id: dict[int, SharedLog] = {}
         async for rows in _pages(connection, _LOGS, moved):
@@ -75,6 +79,7 @@ async def _load(
     return Loaded(
         cluster_id=cluster_id,
         confirmed_losses=confirmed_losses,
+        awaits_coordinator=awaits_coordinator,
         topics=topics,
         logs=list(by_id.values()),
         state=StoredState(spaces),

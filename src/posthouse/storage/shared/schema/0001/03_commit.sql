@@ -404,6 +404,9 @@ BEGIN
         ELSIF EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
             RAISE EXCEPTION 'the import of a data directory is unfinished; no broker serves before it is finished'
                 USING ERRCODE = 'PH005';
+        ELSIF EXISTS (SELECT FROM local_import WHERE awaits_coordinator) THEN
+            RAISE EXCEPTION 'since the import of a data directory no coordinator has loaded it; others serve after that'
+                USING ERRCODE = 'PH005';
         END IF;
     END IF;
     SELECT coalesce(max(cluster.confirmed_losses), 0) INTO open_commit_path.confirmed_losses FROM cluster;

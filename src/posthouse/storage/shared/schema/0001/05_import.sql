@@ -6,7 +6,10 @@ CREATE TABLE local_import (
     -- The cluster id of the data directory, which becomes that of this cluster.
     source text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    finished_at timestamptz
+    finished_at timestamptz,
+    -- Until a coordinator has marked the topics that feed exchanges and queues: a data directory does not say which
+    -- they are, and a broker without the lease would append to them without references.
+    awaits_coordinator boolean NOT NULL DEFAULT false
 );
 
 -- The epoch of the lease. Raises PH005 with a sentence if the import is not possible. A second call for the same source
@@ -30,9 +33,9 @@ BEGIN
         ELSIF EXISTS (SELECT FROM topic) OR EXISTS (SELECT FROM state) OR EXISTS (SELECT FROM object) THEN
             RAISE EXCEPTION 'this storage is not empty; import into a new database' USING ERRCODE = 'PH005';
         END IF;
-        INSERT INTO local_import (source) VALUES (p_source)
+        INSERT INTO local_import (source, awaits_coordinator) VALUES (p_source, true)
             ON CONFLICT (single) DO UPDATE SET source = excluded.source, started_at = clock_timestamp(),
-               finished_at = NULL;
+               finished_at = NULL, awaits_coordinator = true;
     END IF;
     UPDATE cluster SET id = p_source;
     UPDATE lease SET holder = p_holder, epoch = held.epoch + 1, until = clock_timestamp() + interval '100 years'
@@ -76,4 +79,11 @@ BEGIN
     PERFORM check_lease(p_holder, p_epoch);
     UPDATE local_import SET finished_at = clock_timestamp();
     PERFORM release_lease(p_holder, p_epoch);
+END $$;
+
+-- The coordinator has marked the topics that feed exchanges and queues: other brokers may append.
+CREATE FUNCTION admit_members(p_holder uuid, p_epoch bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    UPDATE local_import SET awaits_coordinator = false WHERE awaits_coordinator;
 END $$;
