@@ -7,7 +7,8 @@ row knows and garbage collection never finds:
 
     damaged/<topic id>-<partition>/<first offset>-<last offset>
 
-An object in which a run was given up keeps that use, so it is never deleted: an operator may look at it.
+An object with bytes of a run that was given up keeps that use, so it is never deleted: an operator may look
+at it.
 
 An object that is missing may mean that the broker looks into the wrong place. So its runs are given up only
 if an object that is older is there. Of an object that is too short the bytes that are there are used.
@@ -24,7 +25,7 @@ from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.housekeeping.consolidation.part import LogPart
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.run_bytes import RunBytes
-from posthouse.storage.shared.objects.store import ObjectDamaged
+from posthouse.storage.shared.objects.store import ObjectDamaged, ObjectMissing
 from posthouse.storage.shared.reads.runs import RunRow
 
 log = logging.getLogger(__name__)
@@ -83,12 +84,8 @@ class DamagedRuns:
         data = await self._bytes(connection, run)
         if data is None:
             return False
-        try:
-            await asyncio.to_thread(part.add, [run], [data])
-        except DataDamaged as still:
-            error = still
-        else:
-            return True  # it can be read again
+        if await _is_added(part, run, data):
+            return True
         kept = "nothing is left of their bytes"
         if data:
             name = _name(partition, run)
@@ -140,10 +137,21 @@ class DamagedRuns:
         for key in keys:
             try:
                 await self._objects.read(key, 0, 1)
-            except DataDamaged:
+            except ObjectMissing:
                 continue
+            except ObjectDamaged:
+                pass  # it is there, but empty
             return True
         return False
+
+
+async def _is_added(part: LogPart, run: RunRow, data: bytes | memoryview) -> bool:
+    """Add the run as it is, if it can be read again."""
+    try:
+        await asyncio.to_thread(part.add, [run], [data])
+    except DataDamaged:
+        return False
+    return True
 
 
 def _name(partition: PartitionId, run: RunRow) -> str:

@@ -22,7 +22,7 @@ class LogPart:
         self.segments: list[SegmentImage] = []
         self.to = log.segments_to
         self.objects: Counter[int] = Counter()
-        """How many of the runs lie in which object, without those that were salvaged."""
+        """How many of the runs lie in which object, without those whose damaged bytes stay there."""
         self.runs = 0
         self._run_bytes = 0
 
@@ -47,8 +47,11 @@ class LogPart:
             self._count(run)
 
     def salvage(self, run: RunRow, data: bytes | memoryview) -> None:
-        """Take what is left of a damaged run, whose bytes are `data`: see `salvaged`. Its object stays."""
+        """Take what is left of a damaged run, whose bytes are `data`: see `salvaged`. If its object has any
+        of them, the object stays."""
         assert run.base == self.to
+        if run.object is not None and not data:
+            self.objects[run.object] += 1
         self._write(run, salvaged(run, b"" if run.refs is not None else data))
         self._count(run)
 
