@@ -288,7 +288,7 @@ class SharedStorage:
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""
-        self._committer.subscribe(Growth(self._logs, told).arrived)
+        self._committer.subscribe_to_changes(Growth(self._logs, told).arrived)
 
     def hinted(self, news: Sequence[LogNews]) -> None:
         """What another broker tells of its commits."""

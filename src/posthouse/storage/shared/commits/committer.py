@@ -89,11 +89,16 @@ class Committer:
         """By partition and producer: the first batches that failed. Their producers repeat them, here or at
         another broker, and until then the database refuses later batches."""
         self._subscribers: list[Arrived] = []
+        self._change_subscribers: list[Arrived] = []
         self._fenced: StorageFenced | None = None
         self.unwritten_bytes = 0
 
     def subscribe(self, arrived: Arrived) -> None:
         self._subscribers.append(arrived)
+
+    def subscribe_to_changes(self, changed: Arrived) -> None:
+        """As `subscribe`, and for trims, too: they have the size 0."""
+        self._change_subscribers.append(changed)
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -279,6 +284,10 @@ class Committer:
 
     def _tell(self, arrived: Sequence[tuple[PartitionId, int]]) -> None:
         for each in self._subscribers:
+            for partition, size in arrived:
+                if size:
+                    each(partition, size)
+        for each in self._change_subscribers:
             for partition, size in arrived:
                 each(partition, size)
 

@@ -8,7 +8,7 @@ from posthouse.storage.shared.logs.shared_logs import SharedLogs
 
 
 class Growth:
-    """Subscribed to the arrivals of this broker's commits."""
+    """Subscribed to the changes of this broker's commits: arrivals and trims."""
 
     def __init__(self, logs: SharedLogs, told: Grown) -> None:
         self._logs = logs
