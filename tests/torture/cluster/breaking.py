@@ -9,6 +9,7 @@ from random import Random
 import psycopg
 
 from posthouse.storage.shared import engine
+from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch
 from posthouse.storage.shared.objects.store import Buffer
@@ -28,10 +29,15 @@ class HastyRecipe(NodeRecipe):
     def disturb(self, stores: SharedStores) -> None:
         engine.CommitCall = VeryHastyCall  # type: ignore[attr-defined]
         LossWatch.committed = _unwatched  # type: ignore[method-assign, assignment]
+        Follower._lose = _not_noticed  # type: ignore[method-assign, assignment]
 
 
 def _unwatched(watch: LossWatch, commits: int) -> None:
     """No-op."""
+
+
+async def _not_noticed(follower: Follower, loss: str) -> None:
+    """No-op: hints of such a broker say where a log ends before the database has it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
