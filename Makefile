@@ -132,9 +132,9 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py
 
-# Five workers for two cores: tests with Spark and with real clients wait most of the time.
+# Four workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev postgres iproute
-	$(BIN)/pytest -n 5 --dist loadgroup --durations 25
+	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
 test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
 	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java

@@ -42,18 +42,19 @@ class MemberRole:
                 except InvalidConfig as error:
                     if is_first:
                         raise
-                    await self._cannot_serve(error, REST_SECONDS)
+                    await self._cannot_serve(error, REST_SECONDS, logging.ERROR)
                 except (PosthouseError, OSError) as error:
                     if isinstance(error, NodeFailed):
                         raise
-                    await self._cannot_serve(error, AGAIN_SECONDS)
+                    # The database is away: it heals by itself.
+                    await self._cannot_serve(error, AGAIN_SECONDS, logging.WARNING)
                 else:
                     is_first = False
             await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _cannot_serve(self, error: Exception, seconds: float) -> None:
+    async def _cannot_serve(self, error: Exception, seconds: float, level: int) -> None:
         if not self._has_failed:  # one line, however often it tries
-            log.error("broker %s cannot serve as a member: %s", self._node.own.name, error)
+            log.log(level, "broker %s cannot serve as a member: %s", self._node.own.name, error)
         self._has_failed = True
         await asyncio.sleep(seconds)
 
