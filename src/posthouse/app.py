@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from posthouse.broker.access.quotas import alone
 from posthouse.broker.broker import Broker
 from posthouse.descriptors import RESERVE, allowed_descriptors, share_out
 from posthouse.listener_settings import Address
@@ -99,6 +100,7 @@ class App:
             predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
             tracer=self._tracing,
+            live_brokers=alone if membership is None else lambda: len(membership.brokers()),
         )
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
