@@ -76,7 +76,6 @@ class NodeApp:
                 view=lambda: node.registry.view,
                 lease=lease,
                 member=MemberStanding(self._is_cut_off),
-                spreads_partitions=True,
             ),
             relay=self._relay,
             peer_traffic=traffic,

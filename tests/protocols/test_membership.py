@@ -34,7 +34,7 @@ class _Lease:
 
 
 def _member(view: ClusterView = _ALL) -> Membership:
-    return Membership(own=_ONE, view=lambda: view, spreads_partitions=True)
+    return Membership(own=_ONE, view=lambda: view)
 
 
 def _node(membership: Membership) -> MemberNode:
@@ -87,14 +87,9 @@ def test_coordinated_topics_are_led_by_the_coordinator() -> None:
     assert set(_node(_member()).leaders(_COORDINATED)) == {_TWO.id}
 
 
-def test_all_topics_are_led_by_the_coordinator_where_the_others_pass_connections_on() -> None:
-    membership = replace(_member(), spreads_partitions=False, lease=_Lease())
-    assert set(_node(membership).leaders(_TOPIC)) == {_ONE.id}
-
-
 def test_leaders_follow_the_live_brokers() -> None:
     views = [_ALL, replace(_ALL, brokers=(_ONE, _THREE)), _ALL]
-    node = _node(Membership(own=_ONE, view=lambda: views[0], spreads_partitions=True))
+    node = _node(Membership(own=_ONE, view=lambda: views[0]))
     for brokers in ((1, 2, 3), (1, 3), (1, 2, 3)):
         assert node.leaders(_TOPIC) == leaders(_TOPIC.id, 100, brokers)
         del views[0]

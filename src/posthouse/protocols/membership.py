@@ -63,9 +63,6 @@ class Membership:
     """Of the coordinator; None in a member."""
     member: MemberStanding = _NEVER_CUT_OFF
     """Of a member; without meaning in the coordinator."""
-    spreads_partitions: bool = False
-    """Whether the partitions have leaders among all brokers. False where the others only pass connections on:
-    then the coordinator leads all partitions."""
 
     @property
     def standing(self) -> Standing:

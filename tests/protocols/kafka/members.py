@@ -200,7 +200,6 @@ async def member(
             own=OWN,
             view=lambda: known.view,
             member=MemberStanding(lambda: known.is_cut_off),
-            spreads_partitions=True,
         ),
         front_ends=[_relaying(each, relay) if each.protocol == KAFKA else each for each in FRONT_ENDS],
     )

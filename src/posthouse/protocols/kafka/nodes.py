@@ -65,7 +65,7 @@ class MemberNode(Node):
 
     def leaders(self, topic: Topic) -> Sequence[int]:
         membership = self._membership
-        if topic.is_coordinated or not membership.spreads_partitions:
+        if topic.is_coordinated:
             coordinator = self.coordinator()
             return (NO_NODE_ID if coordinator is None else coordinator.id,) * topic.partitions
         view = membership.view()
