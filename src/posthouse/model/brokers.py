@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from posthouse.model.address import Address
+from posthouse.model.scopes import Scope
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,8 @@ class ClusterBroker:
     rack: str | None = None
     version: str = ""
     seconds_since_start: float = 0.0
+    is_draining: bool = False
+    """An operator wants it to hold no scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,8 @@ class ClusterView:
     """The live ones, by id."""
     holder_incarnation: UUID | None = None
     """None if the lease is free."""
+    holders: Mapping[Scope, UUID] = field(default_factory=dict)
+    """The incarnation of the broker that holds each scope. Free scopes are not in it."""
     epoch: int = 0
     lease_seconds_left: float = 0.0
     """By the clock of the database."""
@@ -60,3 +65,8 @@ class ClusterView:
         if self.holder_incarnation is None:
             return None
         return self.by_incarnation.get(self.holder_incarnation)
+
+    def holder_of(self, scope: Scope) -> ClusterBroker | None:
+        """The live broker that holds the scope."""
+        incarnation = self.holders.get(scope)
+        return None if incarnation is None else self.by_incarnation.get(incarnation)

@@ -47,6 +47,7 @@ PosthouseError
 └── Unavailable                the broker is at fault, or busy; a retry may succeed
     ├── ConcurrentTransaction  the previous transaction is ending
     ├── NotLeader              another broker must do it: only that one may write to the partition
+    ├── NotCoordinator         another broker coordinates this group, or none at the moment
     ├── StorageFull            no space left; heals by itself
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
@@ -351,6 +352,10 @@ class StorageFenced(Unavailable):
 
 
 class StorageClosed(Unavailable):
+    pass
+
+
+class NotCoordinator(Unavailable):
     pass
 
 

@@ -19,6 +19,7 @@ from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 
 
@@ -37,6 +38,10 @@ class Storage(PartitionView, Protocol):
     def is_shared(self) -> bool:
         """Whether other brokers may write to the same logs. They do not write to topics that are
         `is_coordinated`."""
+
+    @property
+    def shared_state(self) -> SharedState | None:
+        """None unless other brokers may change state: see `shared_state`."""
 
     @property
     def has_lost_commits(self) -> bool:

@@ -196,6 +196,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.UnstableOffset: ErrorCode.UNSTABLE_OFFSET_COMMIT,
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Consumers silently retry a storage error, but report a corrupt message: unreadable records must not look
     # like a pause.

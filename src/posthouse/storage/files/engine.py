@@ -318,6 +318,10 @@ class FileStorage:
     async def barrier(self) -> None:
         await self.commit([])  # an empty commit needs no frame; it completes after all earlier commits
 
+    @property
+    def shared_state(self) -> None:
+        """No other broker changes it."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 

@@ -260,6 +260,10 @@ class MemoryStorage:
         else:
             values[put.key] = put.value
 
+    @property
+    def shared_state(self) -> None:
+        """No other broker changes it."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 

@@ -49,7 +49,9 @@ from posthouse.storage.shared.observed_stores import ObservedStores
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
 from posthouse.storage.shared.reads.reads import Reads
+from posthouse.storage.shared.state_reader import StateReader
 from posthouse.storage.shared.time_limit import cut_if_cancelled
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
@@ -150,6 +152,7 @@ class SharedStorage:
             )
         self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
         self._stored_state = StoredState()
+        self._shared_state = StateReader(readers)
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
         self._members_wait = False
@@ -297,6 +300,10 @@ class SharedStorage:
     async def barrier(self) -> None:
         self._check_writable()
         await self._committer.barrier()
+
+    @property
+    def shared_state(self) -> SharedState:
+        return self._shared_state
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)

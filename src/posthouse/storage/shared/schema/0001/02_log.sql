@@ -154,6 +154,13 @@ CREATE TABLE state (
     PRIMARY KEY (space, key_hash)
 ) WITH (fillfactor = 70);
 
+-- The scope of groups that the state of an owner belongs to (model/scopes.py).
+CREATE FUNCTION shard_of(owner bytea) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT get_byte(sha256(owner), 0) % 64
+$$;
+-- State is loaded by the shard or by the owner.
+CREATE INDEX state_shard ON state (space, shard_of(owner), owner);
+
 -- The last commit of each path of each broker, and its outcome, so that a commit whose answer was lost can be asked for.
 CREATE TABLE committer (
     incarnation uuid NOT NULL,
