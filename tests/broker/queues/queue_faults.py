@@ -9,6 +9,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError, StorageFull
 from posthouse.storage.contract import Storage
 from tests.broker.queues.lazy_storage import LazyStorage
@@ -112,7 +113,7 @@ class Faults(Publishing):
         """In the middle of a transaction."""
 
         async def work() -> None:
-            wave, group = self.broker.publishing.transaction(), Group()
+            wave, group = TransactionWave(self.broker.publishing), Group()
             for publish in many:
                 self.publish_to(publish, wave, group)
             self.settle_in(wave, group, name, count)

@@ -15,8 +15,8 @@ from posthouse.broker.queues.attributes import Attributes
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.record_headers import DEATHS, EXCHANGE
-from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch, QueueFull, RecordTooLarge, UnknownExchange
 from posthouse.records.header_section import decode_section, encode_section

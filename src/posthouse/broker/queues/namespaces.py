@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 from posthouse.broker.progress.progress import lane_of
 from posthouse.broker.progress.settling import Settling
@@ -21,6 +22,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stream_window import StreamMemory
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
 from posthouse.broker.schedule.entry import Scheduled
@@ -72,7 +74,7 @@ class Namespaces:
             background=self.background,
             stream_memory=StreamMemory(),
             traffic=traffic,
-            transaction=publishing.transaction,
+            transaction=partial(TransactionWave, publishing),
             tracer=tracer,
         )
         self.sources = sources
@@ -109,7 +111,7 @@ class Namespaces:
 
     def mover(self, namespace: Namespace) -> Mover:
         """Moves messages between queues of the namespace."""
-        return Mover(namespace, self.clock, self._publishing.transaction)
+        return Mover(namespace, self.clock, self.resources.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
@@ -223,7 +225,7 @@ class Namespaces:
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
-        wave = self._publishing.transaction()
+        wave = self.resources.transaction()
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,

@@ -16,8 +16,9 @@ from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 from posthouse.records.references import NEVER
 
@@ -230,7 +231,7 @@ class Queue(LogQueue):
         """Dead-letter messages, or settle them where there is no exchange for that."""
         self._settlement.die_soon(messages, Reason.REJECTED)
 
-    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+    def move(self, messages: Sequence[Message], wave: TransactionWave) -> asyncio.Future[None]:
         """Settle ready messages with the commit of `wave`, which has their copies for other queues."""
         return self._settlement.move(messages, wave)
 

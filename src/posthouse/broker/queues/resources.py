@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from posthouse.broker.progress.settling import Settling
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.stream_window import StreamMemory
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
@@ -21,7 +21,7 @@ class QueueResources:
     background: Background
     stream_memory: StreamMemory
     traffic: Traffic
-    transaction: Callable[[], Wave]
+    transaction: Callable[[], TransactionWave]
     """A new wave, written when it is told to."""
     tracer: Tracer | None = None
     """None where tracing is off."""

@@ -13,7 +13,7 @@ from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 
 LEASED_BYTES = 16 * 1024 * 1024
@@ -108,7 +108,7 @@ class Settlement:
 
     # Moving
 
-    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+    def move(self, messages: Sequence[Message], wave: TransactionWave) -> asyncio.Future[None]:
         """Lease messages, and settle them with the commit of `wave`, which has their copies."""
         self._take_out(messages)
 

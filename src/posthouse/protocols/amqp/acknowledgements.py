@@ -12,8 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from posthouse.broker.queues.message import Message, MessageSource
-from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.publishing import Publishing, Wave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.answers import Answers
 from posthouse.protocols.amqp.codec import encode

@@ -14,6 +14,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
@@ -140,7 +141,7 @@ class AmqpDirectChannel:
             check_publish(channel, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
-            wave = self._shared.publishing.transaction()
+            wave = TransactionWave(self._shared.publishing)
             try:
                 routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
             except QueueFull:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from pamqp.commands import Tx
 
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.deliveries import by_queue
@@ -57,7 +58,7 @@ async def _commit(channel: Channel, collected: Collected) -> _CommitOutcome:
     Messages and acknowledgements are one write. Rejections follow it: should the broker fail between the
     two, the messages are delivered again, and their next consumer rejects them again.
     """
-    wave = channel.session.unfinished.publishing.transaction()
+    wave = TransactionWave(channel.session.unfinished.publishing)
     committed = _CommitOutcome()
     try:
         for each in collected.publishes:
