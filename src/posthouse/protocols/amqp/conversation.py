@@ -38,7 +38,6 @@ from posthouse.protocols.amqp.host import LOST_HOST, Host
 from posthouse.protocols.amqp.negotiation import Login, State
 from posthouse.protocols.amqp.opening import Opening
 from posthouse.protocols.amqp.others_turns import TURN_BYTES, OthersTurns
-from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -142,7 +141,7 @@ class Conversation:
                     if channel is None or channel.is_closed:
                         self._without_channel(number)
                     else:
-                        publish(channel, event)
+                        channel.publish(event)
                 elif kind == ACK:
                     index = BASIC_ACK
                     channel = channels.get(number)

@@ -60,6 +60,10 @@ class Session:
     def vhost(self) -> str:
         return self.namespace.name
 
+    def subject(self, kind: str, name: str) -> str:
+        """The object as RabbitMQ names it in error texts."""
+        return f"{kind} '{name}' in vhost '{self.vhost}'"
+
     async def settled(self, queue: str | None = None) -> None:
         """Wait for the publishes of this connection and for effects under way, so that the client sees them.
 

@@ -9,7 +9,6 @@ from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.deliveries import by_queue
 from posthouse.protocols.amqp.errors import Refused, precondition_failed
-from posthouse.protocols.amqp.publishes import give_back, reply
 from posthouse.protocols.amqp.transactions import ChannelTransaction, Collected, TransactionalPublish
 
 
@@ -35,9 +34,9 @@ async def commit(channel: Channel, method: Tx.Commit) -> bytes | None:
     if channel.is_closed:
         return None
     for each in committed.replies:
-        reply(channel, each.key, each.properties, each.body, mandatory=each.mandatory)
+        channel.publish_reply(each.key, each.properties, each.body, mandatory=each.mandatory)
     for each in committed.unroutable:
-        give_back(channel, each.exchange.name.encode(), each.key, each.properties, each.body)
+        channel.return_unroutable(each.exchange.name.encode(), each.key, each.properties, each.body)
     return channel.answer(Tx.CommitOk())
 
 
