@@ -142,8 +142,21 @@ class Queue(LogQueue):
         """The queue is full: dead-letter a message that was never in it, if there is an exchange for that."""
         if self.definition.dead_letter_exchange is None:
             return
-        lane, topic = self.lane_for(envelope.priority), self.backing.name
-        message = Message(self, lane, -1, lane.log, topic, -1, now_ms, key, value, envelope.headers, NEVER)
+        lane = self.lane_for(envelope.priority)
+        message = Message(
+            queue=self,
+            lane=lane,
+            position=-1,
+            source=lane.log,
+            topic=self.backing.name,
+            offset=-1,
+            timestamp=now_ms,
+            key=key,
+            value=value,
+            size=len(value),
+            headers=envelope.headers,
+            expires_ms=NEVER,
+        )
         publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
         self.counters.dead_lettered += 1
 

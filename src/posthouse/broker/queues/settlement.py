@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol
 
-from posthouse.broker.queues.counters import QueueCounters, count_handed_out
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.effects import Effects
@@ -16,6 +17,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 
+_is_redelivered = attrgetter("redelivered")
 LEASED_BYTES = 16 * 1024 * 1024
 """Beyond this, the bodies of leased messages are dropped from memory, and read again if they are requeued."""
 
@@ -64,7 +66,8 @@ class Settlement:
 
     def hand_out(self, messages: Sequence[Message]) -> None:
         """The same for messages that go to a client now."""
-        self.leased_bytes += count_handed_out(messages, self._counters, self._resources.traffic)
+        self.leased_bytes += self._resources.traffic.deliver(messages)
+        self._counters.redelivered += sum(map(_is_redelivered, messages))
 
     def drop_bodies(self, messages: Sequence[Message]) -> None:
         """Drop the bodies of delivered messages where leased messages hold much memory."""
