@@ -45,11 +45,11 @@ class Faults(Publishing):
         """Make durable what was settled."""
 
         async def work() -> None:
-            settling = self.broker.namespaces.settling
+            progress_writer = self.broker.namespaces.progress_writer
             for name in QUEUES:
                 for each in self.queue(name).lanes:
-                    settling.changed(each)
-            settling._store()
+                    progress_writer.changed(each)
+            progress_writer._store()
             await self.still()
             if not self.is_full:
                 self.ledger.stored()

@@ -76,7 +76,7 @@ async def test_a_failed_transaction_gives_back_what_it_settled() -> None:
         queue = await rig.queue()
         await rig.publish(b"a", b"b", b"c")
         first, second, third = await get(queue), await get(queue), await get(queue)
-        await until(lambda: not rig.broker.namespaces.settling._changed)
+        await until(lambda: not rig.broker.namespaces.progress_writer._changed)
         storage.is_full = True
         wave = TransactionWave(rig.broker.publishing)
         rig.namespace.publish(rig.namespace.router.default, b"q", b"new", PLAIN, wave)
@@ -99,7 +99,7 @@ async def test_a_queue_that_seemed_empty_is_not_when_a_transaction_failed() -> N
         assert queue.lengths == (1, 0)
         message = await get(queue)
         assert queue.lengths == (0, 1)
-        await until(lambda: not rig.broker.namespaces.settling._changed)
+        await until(lambda: not rig.broker.namespaces.progress_writer._changed)
         storage.is_full = True
         wave = TransactionWave(rig.broker.publishing)
         queue.ack([message], wave)
@@ -125,18 +125,18 @@ async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_eithe
         storage.is_full = True
         committing = wave.commit()
         committing.add_done_callback(lambda done: done.exception())
-        settling = rig.broker.namespaces.settling
+        progress_writer = rig.broker.namespaces.progress_writer
         queue.ack([second])
 
         def store_at_once() -> None:
             storage.is_full, storage.after_flush = False, None
-            assert settling._timer is not None
-            settling._timer.cancel()
-            settling._store()
+            assert progress_writer._timer is not None
+            progress_writer._timer.cancel()
+            progress_writer._store()
 
         storage.after_flush = store_at_once
         await asyncio.wait([committing])
-        await until(lambda: storage.after_flush is None and not settling._changed and storage.is_idle)
+        await until(lambda: storage.after_flush is None and not progress_writer._changed and storage.is_idle)
         assert isinstance(committing.exception(), StorageFull)
         async with running(storage=storage.left_behind()) as after:
             assert await values_of(after.found("q")) == [b"a"]

@@ -65,12 +65,12 @@ class Dispatcher:
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        background, settling = resources.background, resources.settling
-        self.loader = Loader(self, source, background, resources.storage, settling, lanes, readers)
+        background, writer = resources.background, resources.progress_writer
+        self.loader = Loader(self, source, background, resources.storage, writer, lanes, readers)
         self.settlement = Settlement(
             self, source, effects, resources, routing, definition, self.keys, self.pulling, counters
         )
-        self.requeue = Requeue(self, source, background, settling, definition.delivery_limit, retry_seconds)
+        self.requeue = Requeue(self, source, background, writer, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, source, definition, effects, resources.clock, lanes, retry_seconds)
         self.overflow = Overflow(self, source, definition, effects, retry_seconds)
         self.room = Room(definition, self)
@@ -373,7 +373,7 @@ class Dispatcher:
         for lane in self._lanes:
             count += lane.purge()
             self.loader.begin_at(lane, lane.end)
-            self._resources.settling.changed(lane)
+            self._resources.progress_writer.changed(lane)
         self.settlement.bytes = self.settlement.leased_bytes
         self.left()
         return count

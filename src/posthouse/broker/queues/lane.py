@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from posthouse.broker.progress.lease_table import LeaseTable
+from posthouse.broker.progress.positions import LeaseTable
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import Stashed
 from posthouse.broker.queues.expiries import Expiries

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappush
 from typing import Protocol
 
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.lane import RESERVATION
 from posthouse.broker.queues.message import MessageLane, MessageSource
@@ -44,7 +44,7 @@ class Loader:
         source: MessageSource,
         background: Background,
         storage: Storage,
-        settling: Settling,
+        progress_writer: ProgressWriter,
         lanes: Sequence[MessageLane],
         readers: Mapping[MessageLane, LaneReader],
     ) -> None:
@@ -54,7 +54,7 @@ class Loader:
         self._source = source
         self._background = background
         self._storage = storage
-        self._settling = settling
+        self._progress_writer = progress_writer
         self._readers = readers
         self._lanes = lanes
         self.filling: asyncio.Task[None] | None = None
@@ -181,7 +181,7 @@ class Loader:
     async def _reserve(self, lanes: Sequence[MessageLane]) -> None:
         marks = {lane: at + RESERVATION for lane in lanes if (at := lane.next_in_memory) is not None}
         puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
-        await asyncio.shield(self._settling.store(marks, puts))
+        await asyncio.shield(self._progress_writer.store(marks, puts))
         for lane, to in marks.items():
             lane.progress.reserved_to = max(to, lane.progress.reserved_to)
 

@@ -43,7 +43,7 @@ class LogQueue(ABC):
     def __init__(self, resources: QueueResources, declared: DeclaredQueue) -> None:
         self._storage = resources.storage
         self._clock = resources.clock
-        self._settling = resources.settling
+        self._progress_writer = resources.progress_writer
         self.definition = definition = declared.definition
         self.name = definition.name
         self.namespace = declared.namespace
@@ -144,7 +144,7 @@ class LogQueue(ABC):
 
     def progressed(self, lane: MessageLane) -> None:
         """Positions of the lane were settled: store that."""
-        self._settling.changed(lane)
+        self._progress_writer.changed(lane)
 
     # The end
 
@@ -156,7 +156,7 @@ class LogQueue(ABC):
         """The queue is deleted."""
         self.stop()
         for lane in self.lanes:
-            self._settling.forget(lane)
+            self._progress_writer.forget(lane)
             lane.leases.holders.clear()
             lane.is_gone = True
 

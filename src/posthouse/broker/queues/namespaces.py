@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
-from posthouse.broker.progress.progress import lane_of
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter, lane_of
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
@@ -65,12 +64,12 @@ class Namespaces:
         """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
         self.storage = storage
         self.clock = clock
-        self.settling = Settling(storage)
+        self.progress_writer = ProgressWriter(storage)
         self.background = Background()
         self.resources = QueueResources(
             storage=storage,
             clock=clock,
-            settling=self.settling,
+            progress_writer=self.progress_writer,
             background=self.background,
             stream_memory=StreamMemory(),
             traffic=traffic,
@@ -96,7 +95,7 @@ class Namespaces:
             storage,
             topics,
             clock,
-            self.settling,
+            self.progress_writer,
             sources.by_topic,
             self._queues,
             self._delete_forsaken,
@@ -286,7 +285,7 @@ class Namespaces:
                 queue.stop()
         await self.background.drained()
         try:
-            await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
+            await self.progress_writer.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
             log.warning("queues: messages that were settled last may be redelivered: %s", error)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_wave import TransactionWave
@@ -17,7 +17,7 @@ from posthouse.storage.contract import Storage
 class QueueResources:
     storage: Storage
     clock: Clock
-    settling: Settling
+    progress_writer: ProgressWriter
     background: Background
     stream_memory: StreamMemory
     traffic: Traffic

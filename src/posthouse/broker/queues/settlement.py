@@ -84,7 +84,7 @@ class Settlement:
             if message.lane.leases.settle(message.position, message):
                 if message.lane is not lane:
                     lane = message.lane
-                    self._resources.settling.changed(lane)
+                    self._resources.progress_writer.changed(lane)
                 settled.append(message)
         self.settled(settled)
         return len(settled)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from posthouse.broker.progress.deadlines import Deadlines
-from posthouse.broker.progress.lease_table import LeaseTable
+from posthouse.broker.progress.positions import LeaseTable
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.subscriptions.leases import Acknowledgement, Lease, LeasedRun, LeaseTerms, Verdict
 from posthouse.model.errors import NotLeased
