@@ -5,7 +5,7 @@ from enum import Enum
 from pamqp.commands import Connection
 
 from posthouse.protocols.amqp.codec import encode
-from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.flow_control import Outbox
 
 
 class Reason(Enum):

@@ -16,7 +16,7 @@ from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.authenticator import PeerIdentity
-from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.flow_control import Outbox
 
 
 class Opening:
