@@ -34,7 +34,7 @@ _NO_TRAFFIC: Final = TopicTraffic()
 """Shared by all topics without traffic: a collection of metrics looks at each of them."""
 
 
-class DeliveredMessage(Protocol):
+class CountedMessage(Protocol):
     @property
     def topic(self) -> str: ...
 
@@ -86,7 +86,7 @@ class Traffic(dict[str, TopicTraffic]):
         traffic.records_out += count_records(batches)
         traffic.bytes_out += len(batches)
 
-    def deliver(self, messages: Sequence[DeliveredMessage]) -> int:
+    def deliver(self, messages: Sequence[CountedMessage]) -> int:
         """Messages of a queue go to a client; returns the bytes of their values."""
         # One loop with little in it: this runs for every message that is delivered. Nearly always all are of
         # one topic, whose name is then one object.

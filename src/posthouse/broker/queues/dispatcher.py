@@ -31,6 +31,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.room import Room
 from posthouse.broker.queues.settlement import Settlement
 from posthouse.records.references import NEVER
+from posthouse.storage.operations import Run
 
 AT_ONCE = 256
 """Messages that are delivered in one turn of the event loop."""
@@ -128,9 +129,11 @@ class Dispatcher:
 
     # Events
 
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
-        """`count` more positions of a lane are durable, with `size` bytes of values."""
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values: those of `runs`."""
         self.settlement.bytes += size
+        if self.consumers.have_credit:
+            self.loader.take_in(lane, runs, count, size)
         if self.pulling.is_used:
             self.pulling.wake()
         self.plan()

@@ -14,6 +14,7 @@ from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.model.topics import Topic
+from posthouse.storage.operations import Run
 
 _PEEKED_AT_ONCE = 64
 _PEEKED_BYTES = 4 * 1024 * 1024
@@ -139,8 +140,8 @@ class LogQueue(ABC):
         """The time in the reference to a message that is published now."""
 
     @abstractmethod
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
-        """`count` more positions of a lane are durable, with `size` bytes of values."""
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values: those of `runs`."""
 
     def progressed(self, lane: MessageLane) -> None:
         """Positions of the lane were settled: store that."""

@@ -8,7 +8,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues.backing_topics import BackingTopic
@@ -48,15 +49,30 @@ class Destination(Protocol):
         """The time in the reference to a message that is published now."""
 
 
+# A tuple and no class: there is one for every message that is published.
+Published: TypeAlias = tuple[BackingTopic, tuple[Destination, ...], bytes, bytes, Envelope]
+"""Topic, queues, key, value and envelope of one message."""
+
+
+@dataclass(slots=True)
+class PublishedRun(Run):
+    """A run whose messages are still in memory."""
+
+    topic: str = ""
+    published: Sequence[Published] = ()
+    """Those of the whole batch."""
+
+
 class Packing:
     """One batch for one partition, and the runs that refer to its records."""
 
-    __slots__ = ("_limit", "_runs", "builder", "partition", "topic")
+    __slots__ = ("_limit", "_runs", "builder", "partition", "published", "topic")
 
     def __init__(self, topic: Topic, partition: int) -> None:
         self.topic = topic
         self.partition = partition
         self.builder = BatchBuilder()
+        self.published: list[Published] = []
         self._limit = topic.config.max_message_bytes
         self._runs: list[Run] = []
 
@@ -67,7 +83,10 @@ class Packing:
 
     def new_run(self, expires_ms: int = NEVER) -> Run:
         """Begin a run with the next message that is added; the caller counts the messages."""
-        run = Run(self.topic.partition(self.partition), self.builder.count, 0, 0, expires_ms)
+        partition, first = self.topic.partition(self.partition), self.builder.count
+        run = PublishedRun(
+            partition, first, 0, 0, expires_ms, topic=self.topic.name, published=self.published
+        )
         self._runs.append(run)
         return run
 
@@ -80,7 +99,7 @@ class Wave:
 
     def __init__(self, publishing: "Publishing") -> None:
         self._publishing = publishing
-        self._entries: list[tuple[BackingTopic, tuple[Destination, ...], bytes, bytes, Envelope]] = []
+        self._published: list[Published] = []
         self.scheduled: list[Scheduled] = []
         self.size = 0
         self._callbacks: list[OnEnd] = []
@@ -95,7 +114,7 @@ class Wave:
         value: bytes,
         envelope: Envelope,
     ) -> None:
-        self._entries.append((backing, queues, key, value, envelope))
+        self._published.append((backing, queues, key, value, envelope))
         self.size += len(value)
 
     def schedule(self, entry: Scheduled) -> None:
@@ -120,7 +139,7 @@ class Wave:
         """Topics that must be created before the wave can be written."""
         missing: dict[str, BackingTopic] = {}
         last: BackingTopic | None = None
-        for entry in self._entries:
+        for entry in self._published:
             backing = entry[0]
             if backing is not last:
                 last = backing
@@ -161,7 +180,8 @@ class Wave:
         packing: Packing | None = None
         runs: list[Run] = []
         topic: Topic | None = None
-        for backing, queues, key, value, envelope in self._entries:
+        for published in self._published:
+            backing, queues, key, value, envelope = published
             if backing is not last_backing or topic is None or topic.partitions > 1 or packing is None:
                 topic = backing.topic
                 assert topic is not None, "missing topics were made before"
@@ -189,6 +209,7 @@ class Wave:
                 )
                 runs = self._new_runs(packing, queues, last_expires_in, last_priority, now)
             packing.builder.add_raw(key, value, envelope.headers, now)
+            packing.published.append(published)
             for run in runs:
                 run.count += 1
                 run.size += len(value)

@@ -21,6 +21,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 from posthouse.records.references import NEVER
+from posthouse.storage.operations import Run
 
 
 class Queue(LogQueue):
@@ -134,9 +135,9 @@ class Queue(LogQueue):
             return NEVER if expires_in_ms is None else now_ms + expires_in_ms
         return now_ms + (ttl if expires_in_ms is None else min(ttl, expires_in_ms))
 
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
         self.counters.published += count
-        self.dispatcher.arrived(lane, count, size)
+        self.dispatcher.arrived(lane, runs, count, size)
 
     def refuse(self, key: bytes, value: bytes, envelope: Envelope, now_ms: int, wave: Wave) -> None:
         """The queue is full: dead-letter a message that was never in it, if there is an exchange for that."""
