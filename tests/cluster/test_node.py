@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from uuid import uuid4
 
 import httpx
 import pika
@@ -16,6 +15,7 @@ from posthouse.node_context import NodeFailed
 from posthouse.node_roles import Role
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import DatabaseAway
+from tests.cluster.holders import coordinator, fence
 from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
@@ -60,9 +60,7 @@ async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
 
 async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: str, sql: Sql) -> None:
     """librdkafka forgets the last living broker when that one closes its connection."""
-    sql.execute(
-        "UPDATE lease SET holder = gen_random_uuid(), epoch = 7, until = clock_timestamp() + interval '3 s'"
-    )
+    coordinator(sql, seconds=3)
     waiting = node(url, "a")
     await waiting.start()
     try:
@@ -83,10 +81,9 @@ async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(u
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert await reader.read(4)
-        # as if it had been paused: its lease has ended, and the other broker was faster
-        sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+        fence(sql)
         both = (first, second)
-        await until(lambda: [each.epoch for each in both if each.role is Role.COORDINATOR] == [3])
+        await until(lambda: [each.epoch for each in both if each.role is Role.COORDINATOR] == [2])
         await is_closed(reader)
         writer.close()
 
@@ -98,7 +95,7 @@ async def test_amqp_clients_are_told_that_the_lease_was_lost(url: str, sql: Sql)
         def talk() -> int:
             connection = pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
             connection.channel().queue_declare("q")
-            sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+            fence(sql)
             with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
                 while True:
                     connection.process_data_events(1)
@@ -146,11 +143,11 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
 
 async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(url: str, sql: Sql) -> None:
     async with nodes(url, "a", "b") as (first, second):
-        sql.execute("UPDATE lease SET epoch = epoch + 5")
-        await until(lambda: max(first.epoch, second.epoch) > 6)
-        holder, standby = (first, second) if first.role is Role.COORDINATOR else (second, first)
-        await until(lambda: standby.view.epoch > 6)
-        sql.execute("UPDATE lease SET epoch = 2, until = '-infinity'")
+        sql.execute("UPDATE scope SET epoch = epoch + 5")
+        await until(lambda: min(first.view.epoch, second.view.epoch) == 6)
+        holder, standby = first, second
+        sql.execute("UPDATE scope SET epoch = 2")
+        sql.execute("UPDATE lease SET until = '-infinity'")
         await until(lambda: holder.parts.registry.loss and standby.parts.registry.loss)
         await until(lambda: holder.role is standby.role is Role.MEMBER)
         await asyncio.sleep(0.5)
@@ -160,8 +157,7 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
 
 
 async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: str, sql: Sql) -> None:
-    holder = uuid4()
-    sql.execute("SELECT take_lease(%s, 1.5)", [holder])
+    holder = coordinator(sql, seconds=1.5)
     sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [holder])
     async with AsyncExitStack() as stack:
         one = node(url, "a")
@@ -237,7 +233,7 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
     url: str, sql: Sql, caplog: pytest.LogCaptureFixture, is_holder: bool
 ) -> None:
     if not is_holder:
-        sql.execute("SELECT take_lease(%s, 60)", [uuid4()])
+        coordinator(sql, seconds=60)
     one = node(url, "a")
     await one.start()
     assert one.role is (Role.COORDINATOR if is_holder else Role.MEMBER)

@@ -141,7 +141,7 @@ class TopicsInDoubt:
         """Those of the topics that exist, and their logs."""
         async with meaning("finding out whether topics were changed"):
             async with connection.transaction():
-                await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
+                await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
                 await connection.execute(_WAIT_FOR_CHANGES)
             async with connection.transaction():
                 await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
