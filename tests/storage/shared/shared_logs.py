@@ -82,6 +82,11 @@ class SharedLogs:
                 "UPDATE scope SET holder = %s, epoch = epoch + 1", [self.lease.incarnation]
             )
 
+    async def release_lease(self) -> None:
+        await self.connection.execute(
+            "SELECT release_lease(%s, %s)", [self.lease.incarnation, self.lease.epoch]
+        )
+
     async def connect(self) -> DatabaseConnection:
         """A connection for housekeeping, which stops where `step` says so."""
         made = await SteppedConnection.connect(self.database._conninfo, autocommit=True)

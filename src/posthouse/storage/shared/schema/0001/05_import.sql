@@ -62,7 +62,7 @@ BEGIN
                finished_at = NULL, awaits_coordinator = true;
     END IF;
     UPDATE cluster SET id = p_source;
-    RETURN take_everything(p_holder, 100 * 365 * 86400);
+    RETURN take_everything(p_holder, extract(epoch FROM interval '100 years')::float8);
 END $$;
 
 -- Adds the segments of an object to the end of the segments of their logs, each log from `from` to before `to`.
