@@ -10,11 +10,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from posthouse.model.brokers import ClusterView
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, NotLeader
+from posthouse.model.scopes import COORDINATOR, GROUPS, SCOPES, scope_of_group
 from posthouse.node_context import NodeFailed
 from posthouse.node_roles import Role
+from posthouse.storage.operations import Put
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import DatabaseAway
+from posthouse.storage.spaces import Space
 from tests.cluster.holders import coordinator, fence
 from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
@@ -242,3 +245,57 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
     with pytest.raises(NodeFailed, match="an error of the broker"):
         await one.stop()
     assert "no more heartbeats" in caplog.text
+
+
+async def test_a_member_that_was_fenced_closes_all_and_begins_anew(url: str, sql: Sql) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        lease = second.parts.roles.lease
+        assert lease is not None
+        address = second.listeners["kafka"]
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        sql.execute("SELECT fence(%s)", [lease.incarnation])
+        await is_closed(reader)
+        writer.close()
+        await until(lambda: second.parts.roles.lease not in (None, lease))
+        again = second.parts.roles.lease
+        assert again is not None
+        assert (again.incarnation, again.epoch) == (lease.incarnation, lease.epoch + 1)
+        await until(lambda: second.parts.roles.app)
+        assert (first.role, second.role) == (Role.COORDINATOR, Role.MEMBER)
+        assert first.epoch == 1
+        producer = AIOKafkaProducer(bootstrap_servers=str(address))
+        await producer.start()
+        await producer.send_and_wait("t", b"1")
+        await producer.stop()
+
+
+async def test_all_brokers_see_the_leases_and_who_holds_what(url: str) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        await until(lambda: len(first.view.brokers) == 2 and COORDINATOR in second.view.holders)
+        for view in (first.view, second.view):
+            assert set(view.holders) == set(SCOPES)
+            assert view.holder_of(COORDINATOR) == view.holder_of(GROUPS[5]) == view.brokers[0]
+        await until(lambda: all(each.lease_seconds_left > 0 for each in second.view.brokers))
+        scopes = second.parts.roles.scopes
+        assert scopes is not None
+        assert await scopes.take(SCOPES) == set()
+
+
+async def test_a_member_commits_offsets_of_groups_whose_scope_it_was_given(url: str) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        given, taken = first.parts.roles.scopes, second.parts.roles.scopes
+        assert given is not None and taken is not None
+        scope = scope_of_group("orders")
+        app = second.parts.roles.app
+        assert app is not None
+        storage = app.broker._storage
+        put = Put(Space.OFFSETS, bytes(20) + b"orders", b"7")
+        with pytest.raises(NotLeader, match=f"does not hold the scope {scope}"):
+            await storage.commit([put])
+        await given.release(scope)
+        assert await taken.take([scope]) == {scope}
+        await storage.commit([put])
+        state = storage.shared_state
+        assert state is not None
+        assert await state.of_owners(Space.OFFSETS, [b"orders"]) == {put.key: b"7"}
+        assert (first.role, second.role) == (Role.COORDINATOR, Role.MEMBER)

@@ -1,4 +1,4 @@
-"""Creating, changing and deleting topics in the database, under the lease.
+"""Creating, changing and deleting topics in the database, by the coordinator.
 
 Every change is noted for the other brokers (`note_change`), in the same transaction.
 """

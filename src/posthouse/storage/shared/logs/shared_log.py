@@ -51,7 +51,7 @@ class SharedLog:
         self.name = name
         """Topic and partition, for people."""
         self.coordinates = coordinates
-        """This broker holds the lease: no other one writes batches of transactions."""
+        """This broker is the coordinator: no other one writes batches of transactions."""
         self.start = 0
         self.end = 0
         self.stable = 0
@@ -61,7 +61,7 @@ class SharedLog:
         """Whether `size` and `stable` are those of a log that ends at `end`. If not, the next look into the
         database tells."""
         self.producers = ProducerTable()
-        """By the outcomes of this broker's commits; empty unless it holds the lease."""
+        """By the outcomes of this broker's commits; empty unless it is the coordinator."""
         self.observed_producers: Mapping[int, Producer] = {}
         """As the database had them when it was last asked."""
         self.tail_end = 0

@@ -2,7 +2,7 @@
 
 Other brokers act on what the database has, so this broker finds out what that is, in the background until the
 database answers, and adopts it. `settle` is to be awaited before anything depends on the name of a topic.
-After a takeover of the lease nothing is in doubt: the new holder has loaded everything.
+After a takeover nothing is in doubt: the new coordinator has loaded everything.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Export of a shared storage to a data directory for a single broker.
 
 The lease is held meanwhile, as by a broker, so that nothing changes. A killed export goes on where it was if
-no broker has taken the lease since.
+no broker has taken a lease since.
 """
 
 import asyncio
