@@ -23,6 +23,7 @@ from tests.storage.batches import append, make_topic
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.members import Member
 from tests.storage.shared.opened import make_member, make_shared, take_lease
+from tests.storage.shared.test_admissions import batch as admitted_batch
 from tests.storage.shared.test_commits_of_members import numbered
 
 TOPIC = make_topic(partitions=2)
@@ -56,6 +57,7 @@ def marker() -> Append:
         ([Trim(PARTITION, 1)], {COORDINATOR}),
         ([Refer(OTHER, [Run(PARTITION, 0, 1, 1)])], {COORDINATOR}),
         ([numbered(PARTITION, 0, transactional=True), offset("orders")], {COORDINATOR, ORDERS}),
+        ([admitted_batch(PARTITION, 0)], set()),
         # The end of a transaction
         ([marker(), offset("orders"), offset("mails")], {COORDINATOR}),
         ([offset("orders"), Put(Space.TRANSACTIONS, b"id", b"")], {COORDINATOR}),

@@ -30,7 +30,7 @@ async def arena(
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[FaultArena]:
-    """With as many brokers without the lease as a test asks for."""
+    """With as many members as a test asks for."""
     monkeypatch.setattr(engine, "_ANSWER_SECONDS", ANSWER_SECONDS)
     async with fault_arena(postgres, clock, members=getattr(request, "param", 0)) as made:
         yield made

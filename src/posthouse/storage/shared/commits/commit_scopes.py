@@ -4,7 +4,8 @@ The coordinator may do everything, except to write state of groups: that needs t
 of a transaction is an exception: it writes offsets of any group, and that group's holder reads them again.
 Progress of share groups does not name its group, so its scope is not checked.
 
-A broker that is not the coordinator appends to logs, outside of transactions, and writes state of its groups.
+A broker that is not the coordinator appends to logs, to transactions only what was admitted, and writes state
+of its groups.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,14 +21,14 @@ _OF_TRANSACTIONS = frozenset({Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS})
 
 
 def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
-    """The scopes that the operations of one commit touch. Appends outside of transactions touch none: whether
-    a log is the coordinator's, the database decides."""
+    """The scopes that the operations of one commit touch. Appends outside of transactions and those that were
+    admitted touch none: whether a log is the coordinator's, the database decides."""
     found: set[Scope] = set()
     ends_transaction = False
     offsets: set[Scope] = set()
     for each in operations:
         if isinstance(each, Append):
-            if each.header.is_transactional or each.header.is_control:
+            if each.header.is_control or (each.header.is_transactional and each.admission is None):
                 found.add(COORDINATOR)
                 ends_transaction = ends_transaction or each.header.is_control
         elif not isinstance(each, Put):
