@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.counters import QueueCounters
-from posthouse.broker.queues.dead_letters import Reason, Routing
+from posthouse.broker.queues.dead_letters import DeathReason, Routing
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.expiry import Expiry
@@ -197,13 +197,13 @@ class Dispatcher:
         self.requeue.retry(messages)
 
     def exhausted(self, messages: Sequence[Message]) -> None:
-        self.settlement.die_soon(messages, Reason.DELIVERY_LIMIT)
+        self.settlement.die_soon(messages, DeathReason.DELIVERY_LIMIT)
 
     async def expired(self, messages: Sequence[Message]) -> None:
-        await self.settlement.die(messages, Reason.EXPIRED)
+        await self.settlement.die(messages, DeathReason.EXPIRED)
 
     async def drop(self, messages: Sequence[Message]) -> None:
-        await self.settlement.die(messages, Reason.TOO_LONG)
+        await self.settlement.die(messages, DeathReason.TOO_LONG)
 
     def put_aside(self) -> None:
         """Messages were copied to the stash: some of them have to be read from there."""
@@ -332,7 +332,7 @@ class Dispatcher:
         if not expired:
             return leased
         self.settlement.lease(expired)
-        self.settlement.die_soon(expired, Reason.EXPIRED)
+        self.settlement.die_soon(expired, DeathReason.EXPIRED)
         gone = set(expired)
         return [message for message in leased if message not in gone]
 

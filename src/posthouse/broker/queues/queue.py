@@ -9,7 +9,7 @@ from functools import partial
 
 from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.consumer_info import ConsumerInfo
-from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
+from posthouse.broker.queues.dead_letters import DeathReason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
 from posthouse.broker.queues.effects import Effects
@@ -158,7 +158,7 @@ class Queue(LogQueue):
             headers=envelope.headers,
             expires_ms=NEVER,
         )
-        publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
+        publish_dead_letter(self._routing, self.definition, message, DeathReason.TOO_LONG, now_ms, wave)
         self.counters.dead_lettered += 1
 
     # Delivering
@@ -243,7 +243,7 @@ class Queue(LogQueue):
 
     def reject(self, messages: Sequence[Message]) -> None:
         """Dead-letter messages, or settle them where there is no exchange for that."""
-        self._settlement.die_soon(messages, Reason.REJECTED)
+        self._settlement.die_soon(messages, DeathReason.REJECTED)
 
     def move(self, messages: Sequence[Message], wave: TransactionWave) -> asyncio.Future[None]:
         """Settle ready messages with the commit of `wave`, which has their copies for other queues."""

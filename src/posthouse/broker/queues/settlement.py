@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from posthouse.broker.queues.counters import QueueCounters
-from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
+from posthouse.broker.queues.dead_letters import DeathReason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.key_order import KeyOrder
@@ -131,14 +131,14 @@ class Settlement:
 
     # Dead letters
 
-    def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
+    def die_soon(self, messages: Sequence[Message], reason: DeathReason) -> None:
         """Dead-letter leased messages in the background. Copy and settlement are one commit."""
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
             self._drop(messages, reason)
         else:
             self._effects.start(self.dead_letter(messages, reason), self._source)
 
-    async def die(self, messages: Sequence[Message], reason: Reason) -> None:
+    async def die(self, messages: Sequence[Message], reason: DeathReason) -> None:
         """Lease and dead-letter messages; returns when that is durable."""
         self._take_out(messages)
         if self._definition.dead_letter_exchange is None:
@@ -146,12 +146,12 @@ class Settlement:
         elif messages:
             await self.dead_letter(messages, reason)
 
-    def _drop(self, messages: Sequence[Message], reason: Reason) -> None:
+    def _drop(self, messages: Sequence[Message], reason: DeathReason) -> None:
         count = self.ack(messages)
-        if reason is Reason.EXPIRED:
+        if reason is DeathReason.EXPIRED:
             self._counters.expired += count
 
-    async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
+    async def dead_letter(self, messages: Sequence[Message], reason: DeathReason) -> None:
         try:
             rereading = Rereading(self._resources.storage)
             there = [
@@ -169,5 +169,5 @@ class Settlement:
             self._owner.retry(messages)
             raise
         self._counters.dead_lettered += len(there)
-        if reason is Reason.EXPIRED:
+        if reason is DeathReason.EXPIRED:
             self._counters.expired += len(messages)

@@ -182,7 +182,7 @@ class Confirms:
             self._outbox.send(encode.ack(self._channel, last, count > 1))
 
 
-class Settlements:
+class CollectedAcks:
     """Acknowledgements of one connection, collected for each queue: most clients send them one by one."""
 
     __slots__ = ("_metrics", "acked", "raised")

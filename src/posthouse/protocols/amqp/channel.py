@@ -267,7 +267,7 @@ class Channel:
         # One by one is how most clients do it: no list, no calls.
         _, message, consumer = deliveries.held.pop(tag)
         queue = message.queue
-        acked = self.session.settlements.acked
+        acked = self.session.acks.acked
         waiting = acked.get(queue)
         if waiting is None:
             acked[queue] = [message]
@@ -279,13 +279,13 @@ class Channel:
             consumer.unacked -= 1
             if self.is_exhausted:
                 self.raise_credit()
-            self.session.settlements.raised[queue] = None
+            self.session.acks.raised[queue] = None
 
     def _ack_several(self, taken: list[Delivery]) -> None:
         if self.transaction is not None:
             self.transaction.ack(taken)
             return
-        acked = self.session.settlements.acked
+        acked = self.session.acks.acked
         for queue, messages in by_queue(taken).items():
             acked.setdefault(queue, []).extend(messages)
         self.freed(taken)
@@ -318,7 +318,7 @@ class Channel:
     def raise_credit(self) -> None:
         """Tell the queues of all consumers that there may be credit again."""
         self.is_exhausted = False
-        raised = self.session.settlements.raised
+        raised = self.session.acks.raised
         for consumer in self.consumers.values():
             raised[consumer.queue] = None
 

@@ -18,7 +18,7 @@ from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
-from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.answers import NoAnswers
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import (
@@ -64,7 +64,7 @@ class AmqpDirectChannels:
             limits=shared.limits,
             outbox=NoAnswers(),
             unfinished=Unfinished(shared.publishing, shared.methods.publish, lambda error: None),
-            settlements=Settlements(shared.methods.ack),
+            acks=CollectedAcks(shared.methods.ack),
             delivered=shared.methods.deliver,
             throttle=Throttle(
                 shared.access.quotas,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.telemetry.subscriptions import SUBSCRIPTION_KEYS, MetricsSubscriptions
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.ids import GroupId
@@ -56,7 +56,7 @@ async def _change_broker(context: Context, name: str, change: Change, *, validat
             del wanted[_POLICY]
         return kept_dynamic(wanted)
 
-    scope = Scope.NODE if name else Scope.CLUSTER
+    scope = SettingScope.NODE if name else SettingScope.CLUSTER
     try:
         await dynamic.change(scope, changed, validate_only=validate_only)
     except InvalidConfig as error:

@@ -28,7 +28,7 @@ from posthouse.storage.files.commits.checkpoint import Checkpoint
 from posthouse.storage.files.commits.checkpoints import Checkpoints
 from posthouse.storage.files.commits.commits import Commits
 from posthouse.storage.files.commits.flusher import Displaced, Flusher
-from posthouse.storage.files.compaction.compactor import MAP_BYTES, Compactor, Host
+from posthouse.storage.files.compaction.compactor import MAP_BYTES, CompactionHost, Compactor
 from posthouse.storage.files.definitions import Definitions
 from posthouse.storage.files.journal.journal import Journal
 from posthouse.storage.files.reads import Reads
@@ -342,11 +342,11 @@ class FileStorage:
         self._check_writable()
         await self._compactor.run(self._logs.values(), needed)
 
-    def _compaction_host(self) -> Host:
+    def _compaction_host(self) -> CompactionHost:
         async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:
             await self._background.do(self._catalog.replace_segments, partition, bases, row)
 
-        return Host(
+        return CompactionHost(
             checkpoint=self._checkpoints.make,
             one_checkpoint=self._checkpoints.one_at_a_time,
             replace_rows=replace_rows,

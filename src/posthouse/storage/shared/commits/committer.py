@@ -30,7 +30,7 @@ from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
 from posthouse.storage.shared.commits.commit_scopes import check_scopes, scopes_of
-from posthouse.storage.shared.commits.payloads import Payload, Uploads, inline_payload
+from posthouse.storage.shared.commits.payloads import CommitPayload, Uploads, inline_payload
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 
@@ -240,13 +240,13 @@ class Committer:
 
     def _begin_upload(
         self, group: CommitGroup, *, must_upload: bool, may_upload: bool
-    ) -> asyncio.Future[Payload]:
+    ) -> asyncio.Future[CommitPayload]:
         batches = group.payload_order()
         if must_upload:
             return self._loop.create_task(self._uploads.upload(batches))
         if may_upload and group.size > self._inline_bytes:
             return self._loop.create_task(self._upload_or_inline(batches, group.size))
-        inline: asyncio.Future[Payload] = self._loop.create_future()
+        inline: asyncio.Future[CommitPayload] = self._loop.create_future()
         inline.set_result(inline_payload(batches))
         return inline
 
@@ -254,7 +254,7 @@ class Committer:
         if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
             self._launch(path)
 
-    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> Payload:
+    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> CommitPayload:
         try:
             return await self._uploads.try_upload(batches)
         except Unavailable as error:
