@@ -1,9 +1,7 @@
 """IncrementalAlterConfigs: sets or deletes single settings, or changes lists."""
 
-from enum import IntEnum
 from functools import partial
 
-from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.model.setting_values import ValueKind, items
 from posthouse.model.topics import Topic
@@ -14,19 +12,11 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
+from posthouse.protocols.kafka.config_resources import ConfigOperation
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.own_configs import change_own, changed_own
-from posthouse.protocols.kafka.permissions import require_on_configured
+from posthouse.protocols.kafka.own_configs import alter_resource, changed_own
 from posthouse.protocols.kafka.topic_configs import checked_override, kept_name, text_of, type_of
-
-
-class ConfigOperation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 async def handle(
@@ -43,22 +33,16 @@ async def _altered(
     answer = AlterConfigsResourceResponse(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
+    configs = resource.configs
     try:
-        require_on_configured(
-            context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
-        )
-        check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        if resource.resource_type != ResourceType.TOPIC:
-            await change_own(
-                context,
-                resource.resource_type,
-                resource.resource_name,
-                partial(changed_own, resource.configs),
-                validate_only=validate_only,
-            )
-            return answer
-        await context.broker.configure_topic(
-            resource.resource_name, partial(_changed, resource.configs), validate_only=validate_only
+        await alter_resource(
+            context,
+            resource.resource_type,
+            resource.resource_name,
+            [config.name for config in configs],
+            own=partial(changed_own, configs),
+            of_topic=partial(_changed, configs),
+            validate_only=validate_only,
         )
     except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
