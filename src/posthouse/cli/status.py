@@ -135,7 +135,7 @@ def _screen(snapshot: Snapshot, rates: dict[str, float]) -> RenderableType:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """A function that waits so many seconds, and returns whether q was pressed."""
+    """A function that waits for a number of seconds, and returns whether q was pressed."""
     import select
     import termios
     import tty

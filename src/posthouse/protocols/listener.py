@@ -182,7 +182,7 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
         task = self._loop.create_task(self._connect(accepted, visitor, wait, origin))
-        visitor.send_away = partial(_turn_away, visitor, task)
+        visitor.close = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
@@ -230,7 +230,7 @@ class Listener:
             self._gate.leave(visitor)
             # A task that never started keeps the socket alive through its exception, and the visitor keeps
             # the task.
-            visitor.send_away = noop
+            visitor.close = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes disconnect like that
@@ -259,7 +259,7 @@ class Listener:
         if visitor.is_unwanted:
             return False
         visitor.has_joined = True
-        visitor.send_away = connection.abort
+        visitor.close = connection.abort
         self._visitors[connection] = visitor
         return True
 

@@ -76,7 +76,7 @@ class ScheduleLoader:
             if key < bucket.bound:
                 self._add(bucket, key)
         elif offset >= bucket.mark.to:
-            self._let_go(self.window.make_room())
+            self._note_dropped(self.window.make_room())
             if self.window.is_full:
                 return False
             bucket.late.append(key)
@@ -85,9 +85,9 @@ class ScheduleLoader:
 
     def _add(self, bucket: Bucket, key: bytes) -> None:
         bucket.loaded += 1
-        self._let_go(self.window.add(key))
+        self._note_dropped(self.window.add(key))
 
-    def _let_go(self, dropped: Sequence[bytes]) -> None:
+    def _note_dropped(self, dropped: Sequence[bytes]) -> None:
         for key in dropped:
             bucket = self._buckets.of_log(keys.log_of(key))
             bucket.loaded -= 1

@@ -37,7 +37,7 @@ class BindingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sees_binding(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
-    """Whoever sees one of its ends sees the binding."""
+    """A client that sees one of its ends sees the binding."""
     guard = context.guard
     return guard.sees(Kind.TOPIC, namespace.topic_of(binding.source)) or guard.sees(
         Kind.TOPIC, namespace.topic_of(binding.destination)
