@@ -79,8 +79,8 @@ class NodeContext:
             raise NodeFailed(str(self.registry.failure))
 
     def end_if_commits_are_lost(self, lease: Lease, confirmed_losses: int) -> None:
-        """End the lease if the database has lost commits since `confirmed_losses`: the storage remembers commits
-        that are gone."""
+        """End the lease if the database has lost commits since `confirmed_losses`: the storage in memory has
+        commits that are gone."""
         if self.registry.loss is not None:
             lease.fenced(self.registry.loss)
         elif self.registry.view.confirmed_losses != confirmed_losses:
