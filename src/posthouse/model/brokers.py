@@ -36,6 +36,8 @@ class ClusterView:
     """None if the lease is free."""
     holders: Mapping[Scope, UUID] = field(default_factory=dict)
     """The incarnation of the broker that holds each scope. Free scopes are not in it."""
+    wanted: Mapping[Scope, int] = field(default_factory=dict)
+    """The id of the broker that an operator wants a scope at, for those scopes that were moved by hand."""
     epoch: int = 0
     lease_seconds_left: float = 0.0
     """By the clock of the database."""
