@@ -9,7 +9,7 @@ The plan does not change while it is carried out: a scope that was released is s
 broker, and those that have arrived stay. Brokers whose views differ by a heartbeat therefore agree.
 
 A scope that an operator wants at a broker is planned for that one, and counts as one of its scopes. A broker
-that is draining gets none, unless all are.
+that is draining gets none, unless all are. A broker that starts gets none before it is ready.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ _MOST_SCORES = 64 * len(GROUPS)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePlan:
     groups: Mapping[Scope, int]
-    """The id of the broker that should hold each scope of groups. Empty if no broker is alive."""
+    """The id of the broker that should hold each scope of groups. Empty if no broker is ready."""
     coordinators: frozenset[int]
     """The brokers that may hold the scope `coordinator`. It stays with its holder if that is one of them,
     and else any of them may take it."""
@@ -40,8 +40,8 @@ class ScopePlan:
 
 
 def plan_scopes(view: ClusterView) -> ScopePlan:
-    brokers = sorted(each.id for each in view.brokers if not each.is_draining)
-    brokers = brokers or sorted(each.id for each in view.brokers)
+    ready = [each for each in view.brokers if each.is_ready]
+    brokers = sorted(each.id for each in ([each for each in ready if not each.is_draining] or ready))
     wanted = {scope: broker for scope, broker in view.wanted.items() if broker in brokers}
     coordinators = [wanted[COORDINATOR]] if COORDINATOR in wanted else brokers
     return ScopePlan(

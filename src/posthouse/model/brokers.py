@@ -22,6 +22,8 @@ class ClusterBroker:
     rack: str | None = None
     version: str = ""
     seconds_since_start: float = 0.0
+    is_ready: bool = True
+    """Whether it serves clients, and so can hold scopes. A broker that starts is not ready."""
     is_draining: bool = False
     """An operator wants it to hold no scopes."""
 
