@@ -100,8 +100,9 @@ class ScopeKeeper:
         """Do what the plan for this view asks of this broker, and hand over at most one scope. Returns
         whether any broker has still to take or to hand over some."""
         plan = plan_scopes(view)
-        if not plan.groups:
-            return False
+        own = view.by_incarnation.get(self._own.incarnation)
+        if own is None or own.lease_seconds_left <= 0 or not plan.groups:
+            return False  # the heartbeat is older than the lease, or the lease is in danger
         planned = plan.of(self._own.id)
         with self._logged("take scopes"):
             await self._take(planned, view)
@@ -173,8 +174,9 @@ class ScopeKeeper:
 
 
 def _holder(view: ClusterView, scope: Scope) -> int | None:
+    """None also if the lease of the broker is over."""
     found = view.holder_of(scope)
-    return None if found is None else found.id
+    return None if found is None or found.lease_seconds_left <= 0 else found.id
 
 
 def _names(scopes: Iterable[Scope]) -> str:

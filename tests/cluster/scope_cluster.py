@@ -103,6 +103,8 @@ class ScopeCluster:
         self.nodes: dict[int, FakeNode] = {}
         self.draining: set[int] = set()
         self.young: set[int] = set()
+        self.lapsed: set[int] = set()
+        """Brokers that live, and whose leases are over."""
         self.wanted: dict[Scope, int] = {}
         for each in brokers:
             self.join(each)
@@ -119,7 +121,12 @@ class ScopeCluster:
 
     def view(self) -> ClusterView:
         return cluster_view(
-            sorted(self.nodes), self.table.held, draining=self.draining, wanted=self.wanted, young=self.young
+            sorted(self.nodes),
+            self.table.held,
+            draining=self.draining,
+            wanted=self.wanted,
+            young=self.young,
+            lapsed=self.lapsed,
         )
 
     async def round(self, brokers: Iterable[int] | None = None) -> bool:

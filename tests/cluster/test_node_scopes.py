@@ -80,6 +80,17 @@ async def test_the_scopes_of_a_dead_broker_are_taken_once_its_lease_is_over() ->
     assert cluster.counts() == {1: 32, 2: 32}
 
 
+async def test_a_broker_whose_lease_is_over_loses_its_scopes_and_hands_none_over() -> None:
+    cluster = ScopeCluster(1, 2)
+    await cluster.settle()
+    cluster.lapsed = {2}
+    await cluster.round(brokers=[2])
+    assert cluster.counts() == {1: 32, 2: 32}
+    cluster.table.leases.discard(2)
+    await cluster.round(brokers=[1])
+    assert cluster.counts()[1] == 64
+
+
 async def test_drain_and_undrain() -> None:
     cluster = ScopeCluster(1, 2)
     await cluster.settle()

@@ -120,6 +120,13 @@ def test_a_draining_broker_gets_nothing_unless_all_are(
     assert set(found.values()) <= ((live - draining) or live)
 
 
+@given(brokers, held, st.sets(ids))
+def test_a_broker_without_a_lease_gets_nothing(
+    live: set[int], holding: dict[Scope, int], lapsed: set[int]
+) -> None:
+    assert planned(live, holding, lapsed=lapsed) == planned(live - lapsed, holding)
+
+
 def test_nothing_is_planned_without_brokers() -> None:
     plan = plan_scopes(cluster_view((), {GROUPS[0]: 1}))
     assert plan.groups == {}

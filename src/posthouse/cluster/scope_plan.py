@@ -9,7 +9,8 @@ The plan does not change while it is carried out: a scope that was released is s
 broker, and those that have arrived stay. Brokers whose views differ by a heartbeat therefore agree.
 
 A scope that an operator wants at a broker is planned for that one, and counts as one of its scopes. A broker
-that is draining gets none, unless all are. A broker that starts gets none before it is ready.
+that is draining gets none, unless all are. A broker that starts gets none before it is ready, and one whose
+lease is over loses those that it has.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,7 +41,7 @@ class ScopePlan:
 
 
 def plan_scopes(view: ClusterView) -> ScopePlan:
-    ready = [each for each in view.brokers if each.is_ready]
+    ready = [each for each in view.brokers if each.is_ready and each.lease_seconds_left > 0]
     brokers = sorted(each.id for each in ([each for each in ready if not each.is_draining] or ready))
     wanted = {scope: broker for scope, broker in view.wanted.items() if broker in brokers}
     coordinators = [wanted[COORDINATOR]] if COORDINATOR in wanted else brokers
