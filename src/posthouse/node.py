@@ -106,6 +106,7 @@ class Node:
             addresses=place.advertised,
             rack=self.settings.rack,
             version=posthouse.__version__,
+            node_id=self.settings.node_id,
         )
         registry = Registry(self._database, registration)
         node_id = await registry.register()
