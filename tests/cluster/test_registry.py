@@ -450,3 +450,22 @@ async def test_all_brokers_find_one_identity(database: Database) -> None:
     assert found[0].secret.hex() not in repr(found[0])
     await one.close()
     await other.close()
+
+
+async def test_heartbeats_come_more_often_while_scopes_move(database: Database) -> None:
+    one = Registry(database, registry(database, "a")._registration, heartbeat_seconds=3600)
+    await one.register()
+    one.start()
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    one.hurry(True)
+    assert [each.name for each in (await asyncio.wait_for(waiting, 30)).brokers] == ["a"]
+    await asyncio.wait_for(one.next_view(), 30)
+    one.hurry(False)
+    await asyncio.wait_for(one.next_view(), 30)  # it was due already
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    waiting.cancel()
+    await one.stop()

@@ -91,7 +91,7 @@ async def applied_schema(connection: psycopg.AsyncConnection[Any]) -> AppliedSch
 async def migrate(connection: psycopg.AsyncConnection[Any]) -> list[int]:
     """Apply the versions that are missing, in one transaction; returns them. Needs the right to create.
 
-    Raises InvalidConfig if brokers run that could not use the new versions, or if a table stays locked.
+    Raises Unavailable if brokers run that could not use the new versions, or if a table stays locked.
     """
     deadline = time.monotonic() + _LONGEST_SECONDS
     while True:
@@ -99,7 +99,7 @@ async def migrate(connection: psycopg.AsyncConnection[Any]) -> list[int]:
             return await _migrate(connection)
         except psycopg.errors.LockNotAvailable as error:
             if time.monotonic() > deadline:
-                raise InvalidConfig(
+                raise Unavailable(
                     f"the tables were in use for {_LONGEST_SECONDS:g} s, and were not changed; try again "
                     "when there is less traffic"
                 ) from error
@@ -134,7 +134,7 @@ async def _migrate(connection: psycopg.AsyncConnection[Any]) -> list[int]:
 
 
 async def _exclude_older(connection: psycopg.AsyncConnection[Any], migration: Migration) -> None:
-    """Raises InvalidConfig if brokers run that were made for a version which is too old. Others cannot start
+    """Raises Unavailable if brokers run that were made for a version which is too old. Others cannot start
     meanwhile: they wait to register, and are refused then."""
     await connection.execute("LOCK TABLE broker IN SHARE ROW EXCLUSIVE MODE")
     found = await connection.execute(
@@ -144,7 +144,7 @@ async def _exclude_older(connection: psycopg.AsyncConnection[Any], migration: Mi
     )
     running = [f"{name} (release {release})" for name, release in await found.fetchall()]
     if running:
-        raise InvalidConfig(
+        raise Unavailable(
             f"version {migration.version} of Posthouse's tables cannot be used by brokers that run: "
             f"{', '.join(running)}; stop them first, or install a release in between"
         )

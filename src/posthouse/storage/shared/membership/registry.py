@@ -20,6 +20,8 @@ from posthouse.storage.shared.migrations import newest_version
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
+MOVING_SECONDS = 0.2
+"""Between heartbeats while scopes move: the broker that takes one, and the clients, wait for them."""
 LIVE_SECONDS = 5.0
 _STATEMENT_SECONDS = 2.0
 _REGISTRATION_SECONDS = 5.0
@@ -81,6 +83,10 @@ class Registry:
         self._acknowledged: Callable[[], int] | None = None
         """The commits of this broker's newest storage; None if it has seen a loss since."""
         self._is_stopped = False
+        self._pause_seconds = heartbeat_seconds
+        self._sooner = asyncio.Event()
+        self._heard = asyncio.Event()
+        """Of the next heartbeat."""
         self._beating: asyncio.Task[None] | None = None
         self._seen_at = 0.0
         self._confirmed_losses = 0
@@ -201,7 +207,21 @@ class Registry:
             await self._watch_losses()
         if not found["is_registered"] and self.loss is None:
             await self._register_again()
+        heard, self._heard = self._heard, asyncio.Event()
+        heard.set()
         return self.view
+
+    async def next_view(self) -> ClusterView:
+        """What the next heartbeat finds."""
+        await self._heard.wait()
+        return self.view
+
+    def hurry(self, is_moving: bool) -> None:
+        """Send heartbeats more often while scopes move."""
+        self._pause_seconds = self._heartbeat_seconds
+        if is_moving and self._heartbeat_seconds > MOVING_SECONDS:
+            self._pause_seconds = MOVING_SECONDS
+            self._sooner.set()
 
     async def _watch_losses(self) -> None:
         loss_before = self._watch.loss
@@ -245,7 +265,7 @@ class Registry:
     async def _beat_on(self) -> None:
         was_away = False
         while not self._is_stopped:
-            await asyncio.sleep(self._heartbeat_seconds)
+            await self._pause()
             try:
                 await self.beat()
             except DatabaseAway as error:
@@ -263,6 +283,17 @@ class Registry:
                 if was_away:
                     log.info("heartbeats reach the database again")
                 was_away = False
+
+    async def _pause(self) -> None:
+        """Shorter from the moment that scopes move."""
+        began = asyncio.get_running_loop().time()
+        self._sooner.clear()
+        while (left := began + self._pause_seconds - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.wait_for(self._sooner.wait(), left)
+            except TimeoutError:
+                return
+            self._sooner.clear()
 
     async def stop(self) -> None:
         """Stop the heartbeats, and be absent at once."""
