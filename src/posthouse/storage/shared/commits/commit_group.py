@@ -1,7 +1,7 @@
 """A group of commits as the arguments of the SQL function `commit_group`, and its answer as outcomes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from posthouse.model.errors import (
     UnknownPartition,
 )
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.records.batch import LEADER_EPOCH, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.references import Reference, pack_references
@@ -41,7 +42,7 @@ class Verdict(IntEnum):
     VOID = 5
     """Another operation of the commit was refused."""
     COORDINATED = 6
-    """Only the holder of the lease appends to this log."""
+    """Only the coordinator appends to this log."""
     DELETED = 7
     NOT_ADMITTED = 8
     """Only the coordinator appends to this transaction, or it has ended."""
@@ -61,7 +62,7 @@ class Answer(NamedTuple):
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "failed_before", "logs", "number", "operations", "size")
+    __slots__ = ("done", "failed_before", "logs", "number", "operations", "scopes", "size")
 
     def __init__(
         self,
@@ -70,8 +71,11 @@ class PendingCommit:
         done: asyncio.Future[list[Outcome]],
         failed_before: Mapping[int, int],
         logs: Mapping[PartitionId, SharedLog],
+        scopes: Set[Scope] = frozenset(),
     ) -> None:
         self.operations = operations
+        self.scopes = scopes
+        """Those that the broker must hold."""
         self.logs = logs
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0
@@ -98,6 +102,7 @@ class CommitGroup:
             self._logs.update(commit.logs)
         self.size = sum(commit.size for commit in commits)
 
+        self.scopes = frozenset(scope for commit in commits for scope in commit.scopes)
         self.has_operations = any(commit.operations for commit in commits)
 
     def done(self) -> None:

@@ -61,7 +61,7 @@ class SharedLog:
         """Whether `size` and `stable` are those of a log that ends at `end`. If not, the next look into the
         database tells."""
         self.producers = ProducerTable()
-        """By the outcomes of this broker's commits; empty unless it holds the lease."""
+        """By the outcomes of this broker's commits; empty unless it is the coordinator."""
         self.observed_producers: Mapping[int, Producer] = {}
         """As the database had them when it was last asked."""
         self.tail_end = 0
