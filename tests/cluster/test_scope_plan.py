@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posthouse.cluster.scope_plan import plan_scopes
+from posthouse.cluster.scope_plan import may_coordinate, plan_scopes
 from posthouse.model.scopes import COORDINATOR, GROUPS, SCOPES, Scope
 from tests.cluster.scope_views import cluster_view
 
@@ -128,14 +128,13 @@ def test_a_broker_without_a_lease_gets_nothing(
 
 
 def test_nothing_is_planned_without_brokers() -> None:
-    plan = plan_scopes(cluster_view((), {GROUPS[0]: 1}))
-    assert plan.groups == {}
-    assert plan.coordinators == frozenset()
+    assert plan_scopes(cluster_view((), {GROUPS[0]: 1})).groups == {}
 
 
 def test_who_may_coordinate() -> None:
-    def found(**more: object) -> set[int]:
-        return set(plan_scopes(cluster_view((1, 2, 3), {}, **more)).coordinators)  # type: ignore[arg-type]
+    def found(seconds: float = 0, **more: object) -> set[int]:
+        view = cluster_view((1, 2, 3), {}, **more)  # type: ignore[arg-type]
+        return {each for each in (1, 2, 3) if may_coordinate(view, each, seconds=seconds)}
 
     assert found() == {1, 2, 3}
     assert found(draining=(2,)) == {1, 3}
@@ -143,6 +142,10 @@ def test_who_may_coordinate() -> None:
     assert found(wanted={COORDINATOR: 3}) == {3}
     assert found(wanted={COORDINATOR: 3}, draining=(3,)) == {1, 2}
     assert found(wanted={COORDINATOR: 4}) == {1, 2, 3}
+    assert found(wanted={COORDINATOR: 3}, lapsed=(3,)) == {1, 2, 3}
+    assert found(wanted={COORDINATOR: 3}, young=(3,), seconds=5) == {1, 2, 3}
+    assert found(draining=(2,), young=(1, 3), seconds=5) == {1, 2, 3}
+    assert may_coordinate(cluster_view((), {}), 1)
 
 
 def test_the_scopes_of_one_broker() -> None:

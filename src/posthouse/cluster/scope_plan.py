@@ -19,7 +19,7 @@ from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
 
-from posthouse.model.brokers import ClusterView
+from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.scopes import COORDINATOR, GROUPS, Scope
 
 _BROKER = Struct(">i")
@@ -31,9 +31,6 @@ _MOST_SCORES = 64 * len(GROUPS)
 class ScopePlan:
     groups: Mapping[Scope, int]
     """The id of the broker that should hold each scope of groups. Empty if no broker is ready."""
-    coordinators: frozenset[int]
-    """The brokers that may hold the scope `coordinator`. It stays with its holder if that is one of them,
-    and else any of them may take it."""
 
     def of(self, broker: int) -> frozenset[Scope]:
         """The scopes of groups that this broker should hold."""
@@ -41,13 +38,29 @@ class ScopePlan:
 
 
 def plan_scopes(view: ClusterView) -> ScopePlan:
-    ready = [each for each in view.brokers if each.is_ready and each.lease_seconds_left > 0]
+    ready = [each for each in view.brokers if _is_ready(each)]
     brokers = sorted(each.id for each in ([each for each in ready if not each.is_draining] or ready))
     wanted = {scope: broker for scope, broker in view.wanted.items() if broker in brokers}
-    coordinators = [wanted[COORDINATOR]] if COORDINATOR in wanted else brokers
-    return ScopePlan(
-        groups=_spread(view, brokers, wanted) if brokers else {}, coordinators=frozenset(coordinators)
-    )
+    return ScopePlan(groups=_spread(view, brokers, wanted) if brokers else {})
+
+
+def may_coordinate(view: ClusterView, broker: int, *, seconds: float = 0.0) -> bool:
+    """Whether this broker may take the scope `coordinator`, and keep it. It may also if it is not ready yet:
+    that is how the first broker starts. Others that are up for less than `seconds` do not count."""
+    others = {
+        each.id
+        for each in view.brokers
+        if each.id != broker
+        and _is_ready(each)
+        and not each.is_draining
+        and each.seconds_since_start >= seconds
+    }
+    is_draining = any(each.id == broker and each.is_draining for each in view.brokers)
+    return view.wanted.get(COORDINATOR) not in others and not (is_draining and others)
+
+
+def _is_ready(broker: ClusterBroker) -> bool:
+    return broker.is_ready and broker.lease_seconds_left > 0
 
 
 def _spread(view: ClusterView, brokers: Sequence[int], wanted: Mapping[Scope, int]) -> dict[Scope, int]:
