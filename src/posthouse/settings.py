@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from posthouse.cluster_settings import check_reachable, check_shared_storage
+from posthouse.cluster_settings import check_node_id, check_reachable, check_shared_storage
 from posthouse.listener_settings import (
     ADMIN,
     AMQP,
@@ -71,6 +71,12 @@ class Settings:
         "",
         str,
         "Name of the broker among those that share its storage; by default its host and Kafka port.",
+    )
+    node_id: int | None = _setting(
+        None,
+        int,
+        "Id of the broker among those that share its storage, as Kafka clients see it: from 1 on. By default "
+        "the database gives one to each name.",
     )
     rack: str | None = _setting(
         None, str, "Rack or availability zone of the broker, as Kafka clients are told it."
@@ -365,6 +371,8 @@ class Settings:
         )
         if self.database is not None:
             check_reachable(self.listeners, self.peer, self.peer_advertised)
+        if self.node_id is not None:
+            check_node_id(self.node_id, has_database=self.database is not None)
         for name in ("cache_bytes", "cache_directory_bytes", "inline_bytes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be below 0")

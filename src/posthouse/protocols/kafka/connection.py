@@ -422,8 +422,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._leave_when_finished()
 
     def move(self, take: Take) -> None:
-        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends."""
-        if not can_move(self._transport) or (self.login is not None and self._user is None):
+        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends, and
+        one of another broker, which makes a new one."""
+        is_relayed = self.session.relayed_by is not None
+        if is_relayed or not can_move(self._transport) or (self.login is not None and self._user is None):
             self.finish()
             return
         self._take = take
