@@ -44,6 +44,7 @@ async def collect(logs: SharedLogs) -> int:
     """Returns how many doomed objects are left."""
     metrics = HousekeepingMetrics()
     await garbage(logs, metrics=metrics).run_once()
+    assert metrics.doomed_objects is not None
     return metrics.doomed_objects
 
 
@@ -55,12 +56,12 @@ async def expire(logs: SharedLogs) -> None:
 async def test_held_objects_outlive_their_use(logs: SharedLogs, change: object) -> None:
     assert callable(change)
     if change is compact:
-        [log] = await logs.create(**COMPACT)
+        [log] = await logs.create("orders", 1, **COMPACT)
         for number in range(6):
             await write(logs, log, (b"key", b"%d" % number))
             await consolidation(logs).run_once()
     else:
-        [log] = await logs.create(**ALL)
+        [log] = await logs.create("orders", 1, **ALL)
         await consolidated(logs, log, count=FAN_IN)
     await collect(logs)
     async with manifest_client(logs) as client:
