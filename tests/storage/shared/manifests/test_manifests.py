@@ -212,3 +212,28 @@ async def test_one_statement_finds_that_there_is_nothing(logs: SharedLogs) -> No
         assert int(after[0]) - int(before[0]) == 1
         assert await logs.one("SELECT count(*) FROM hold") == (0,)
         assert isinstance(client.hold, UUID | None)
+
+
+async def test_more_aborted_transactions_than_a_manifest_can_have(
+    logs: SharedLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("posthouse.storage.shared.manifests.manifests._ABORTED", 3)
+    [log] = await logs.create("orders", 1, **SMALL)
+    await fill(logs, log, 24)
+    await consolidation(logs).run_once()
+    first, second, third, *_ = await logs.segments(log)
+    for offset in (0, 1, first.last, second.base, third.base, third.base + 1, third.base + 2, third.base + 3):
+        await logs.connection.execute("INSERT INTO aborted VALUES (%s, %s, %s, 7)", [log, offset, offset])
+    async with manifest_client(logs) as client:
+        found = await client.range_of(log)
+        assert [each.last for each in found.segments] == [first.last]
+        assert ([each.first_offset for each in found.aborted], found.next) == (
+            [0, 1, first.last],
+            second.base,
+        )
+        found = await client.range_of(log, second.base)
+        assert ([each.last for each in found.segments], found.next) == ([second.last], third.base)
+        found = await client.range_of(log, third.base)
+        assert (list(found.segments), found.aborted, found.next) == ([], [], third.last + 1)
+        found = await client.range_of(log, third.last + 1)
+        assert (found.next, found.segments[-1].last) == (48, 47)

@@ -4,6 +4,7 @@ The statements of a manifest run in one transaction with one snapshot. Compactio
 `aborted` once none of its records is left: a later list would miss those that the older segments still have.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -70,6 +71,19 @@ class RangeRows:
     next: int | None = None
     """The offset behind the segments if there may be more; None if these are all."""
     aborted: list[AbortedTransaction] = field(default_factory=list)
+
+    def limit_aborted(self, most: int) -> None:
+        """Leave out the last segments if those before them have `most` aborted transactions already."""
+        if len(self.aborted) <= most:
+            return
+        firsts = sorted(each.first_offset for each in self.aborted)
+        kept = [each for each in self.segments if bisect_right(firsts, each.last) <= most]
+        left_out = self.segments[len(kept)]
+        # Brokers have the first segment, which alone has too many.
+        self.next = left_out.base if kept else left_out.last + 1
+        self.segments = kept
+        end = self.next
+        self.aborted = [each for each in self.aborted if kept and each.first_offset < end]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 
 _SEGMENTS = 1000
 """Of all ranges of a manifest, but at least one of each."""
+_ABORTED = 100_000
+"""Transactions of all ranges of a manifest, but at least one of each."""
 _ONE_SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
 
 
@@ -122,6 +124,9 @@ class SegmentManifests:
                 hold = await hold_objects(connection, hold, objects)
                 if committed:
                     await find_aborted(connection, wanted, found)
+                    for rows in found:
+                        if rows is not None:
+                            rows.limit_aborted(max(_ABORTED // len(wanted), 1))
         return found, hold
 
     async def _addresses(self, found: Sequence[RangeRows | None], *, signed: bool) -> Mapping[str, str]:
