@@ -37,6 +37,12 @@ def pieces(
     return planned + [LivePiece(*each, found) for each, found in zip(wanted, objects, strict=True)]
 
 
+def holds_of(planned: Iterable[InputPartition]) -> set[bytes]:
+    """The holds of the objects that these tasks read."""
+    found = {each.objects.hold for each in planned if isinstance(each, LivePiece) and each.objects}
+    return {hold for hold in found if hold is not None}
+
+
 def read_piece(options: SourceOptions, schema: pa.Schema, piece: InputPartition) -> Iterator[pa.RecordBatch]:
     if isinstance(piece, ArchivePiece):
         yield from piece.slice.read(schema)
