@@ -1,4 +1,4 @@
-"""Transactions in objects: rows are those that a broker shows, however a log is cut into segments and tasks."""
+"""Transactions in objects: rows are those of a broker, however a log is cut into segments and tasks."""
 
 from random import Random
 
