@@ -51,6 +51,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.spaces import Space
 
 _MUCH_UNWRITTEN = 4 * 1024 * 1024
@@ -258,6 +259,11 @@ class Broker:
     @property
     def storage_metrics(self) -> StorageMetrics:
         return self._storage.metrics
+
+    @property
+    def segment_objects(self) -> SegmentObjects | None:
+        """For clients that read records from an object store by themselves; None if there is none."""
+        return self._storage.segment_objects
 
     @property
     def cluster_id(self) -> str:

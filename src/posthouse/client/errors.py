@@ -4,6 +4,7 @@ ClientError
 ├── BadArgument            the caller's arguments are invalid
 ├── BrokerUnreachable      no answer, or the connection was lost
 │   └── BrokerSilent       connected, but no answer came in time
+├── NoSegmentObjects       in `manifests`: there is no object store to read from
 ├── IncompatibleBroker     the server does not support the protocol or version
 ├── NotTrusted             a certificate was rejected
 ├── LoginRefused           a wrong name or password, or an unknown mechanism

@@ -14,6 +14,7 @@ from posthouse.storage.shared.objects.store import (
     ObjectMissing,
     ObjectsAway,
     ObjectStore,
+    Sign,
     StoredObject,
 )
 
@@ -92,6 +93,10 @@ class FaultyObjectStore:
     @property
     def name(self) -> str:
         return f"faulty {self._inner.name}"
+
+    @property
+    def sign(self) -> Sign | None:
+        return self._inner.sign
 
     async def put(self, key: str, data: Buffer) -> None:
         faults = await self._enter("put", [key])

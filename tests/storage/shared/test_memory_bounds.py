@@ -4,6 +4,7 @@ from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.block_cache import BlockCache
 from posthouse.storage.shared.reads.piece_reader import PieceReader
+from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 from tests.storage.batches import append, make_batch, make_topic
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation
@@ -55,7 +56,7 @@ async def test_windows_of_segments_do_not_keep_whole_blocks(logs: SharedLogs) ->
     assert segment.object_size > 100_000
     blocks = BlockCache(logs.objects, max_bytes=2**24)  # type: ignore[arg-type]  # it is only read from
     readers = Readers(logs.database)
-    reader = PieceReader(readers, blocks, cache_bytes=2**20)
+    reader = PieceReader(readers, SegmentIndexes(readers), blocks, cache_bytes=2**20)
     log = SharedLog(small, await logs.partition_of(small), "small")
     chunk = await reader.chunk(log, segment, 0)
     assert chunk is not None

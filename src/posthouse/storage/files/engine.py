@@ -278,6 +278,10 @@ class FileStorage:
     def shared_state(self) -> None:
         """No other broker changes it."""
 
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 

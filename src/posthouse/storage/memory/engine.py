@@ -264,6 +264,10 @@ class MemoryStorage:
     def shared_state(self) -> None:
         """No other broker changes it."""
 
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from posthouse.model.errors import Unavailable
 from posthouse.storage.remote_metrics import ObjectCallMetrics
-from posthouse.storage.shared.objects.store import Buffer, ObjectsAway, ObjectStore, StoredObject
+from posthouse.storage.shared.objects.store import Buffer, ObjectsAway, ObjectStore, Sign, StoredObject
 
 
 class ObjectStoreMetrics:
@@ -36,6 +36,10 @@ class MeasuredObjectStore:
     @property
     def name(self) -> str:
         return self._inner.name
+
+    @property
+    def sign(self) -> Sign | None:
+        return self._inner.sign
 
     async def put(self, key: str, data: Buffer) -> None:
         with self._measured(self._metrics.put) as metrics:

@@ -24,6 +24,7 @@ from posthouse.storage.shared.objects.store import (
     ObjectMissing,
     ObjectsAway,
     ObjectsRefused,
+    Sign,
     StoredObject,
     check_key,
     check_prefix,
@@ -54,6 +55,19 @@ class S3ObjectStore:
     @property
     def name(self) -> str:
         return self._address.name
+
+    @property
+    def sign(self) -> Sign:
+        return self._sign
+
+    async def _sign(self, keys: Sequence[str], seconds: float) -> list[str]:
+        for key in keys:
+            check_key(key)
+        if not keys:
+            return []
+        with self._meaning(f"sign addresses of {len(keys)} objects"):
+            signing = obstore.sign_async(self._store, "GET", list(keys), timedelta(seconds=seconds))
+            return list(await self._in_time(signing))
 
     async def put(self, key: str, data: Buffer) -> None:
         check_key(key)

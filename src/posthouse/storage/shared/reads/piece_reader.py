@@ -7,19 +7,17 @@ from typing import Protocol
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, UnsupportedFormat
 from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header, verify_crc
-from posthouse.storage.files.segments.header import Identity
-from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.readers import Readers
-from posthouse.storage.shared.reads.pieces import read_index, read_inline, read_inline_runs
+from posthouse.storage.shared.reads.pieces import read_inline, read_inline_runs
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
+from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 
 _WINDOW_BYTES = 1024 * 1024
 """Read at once from a segment."""
 _BLOCKS_AHEAD = 2
-_INDEXES = 1000
 _NOT_A_SEGMENT = -1
 
 
@@ -43,13 +41,15 @@ class Chunk:
 
 
 class PieceReader:
-    def __init__(self, readers: Readers, blocks: ReadBlocks, *, cache_bytes: int) -> None:
+    def __init__(
+        self, readers: Readers, indexes: SegmentIndexes, blocks: ReadBlocks, *, cache_bytes: int
+    ) -> None:
         self._readers = readers
+        self._indexes = indexes
         self._blocks = blocks
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
         self._chunks: OrderedDict[tuple[int, int, int, int], Chunk] = OrderedDict()
-        self._indexes: OrderedDict[tuple[int, int, int], SparseIndex] = OrderedDict()
 
     async def chunk(self, log: SharedLog, piece: RunRow | SegmentRow, offset: int) -> Chunk | None:
         """Batches from one that begins at or before `offset` on, among them the one that holds it.
@@ -96,7 +96,7 @@ class PieceReader:
         return self._add(key, Chunk(batches_of(run, data), run.base, run.last + 1))
 
     async def _window(self, log: SharedLog, segment: SegmentRow, offset: int) -> Chunk | None:
-        index = await self._index(log, segment)
+        index = await self._indexes.of(log, segment)
         if index is None:
             return None
         start = max(index.position_of(offset), HEADER_BYTES)
@@ -118,20 +118,6 @@ class PieceReader:
                     f"{log.name}: {segment.place} ends without offset {offset}", segment.last + 1
                 )
             size = max(2 * size, following)
-
-    async def _index(self, log: SharedLog, segment: SegmentRow) -> SparseIndex | None:
-        key = (segment.log, segment.base, segment.generation)
-        index = self._indexes.get(key)
-        if index is None:
-            identity = Identity(log.partition, segment.base, segment.generation)
-            async with self._readers.connection(f"reading the index of {segment.place}") as connection:
-                index = await read_index(connection, segment, identity)
-            if index is None:
-                return None
-            self._indexes[key] = index
-            while len(self._indexes) > _INDEXES:
-                self._indexes.popitem(last=False)
-        return index
 
     def _known(self, key: tuple[int, int, int, int]) -> Chunk | None:
         chunk = self._chunks.get(key)
