@@ -12,7 +12,7 @@ SIZE = append(PARTITION, b"x").header.length
 
 
 def log(*, coordinates: bool = False) -> SharedLog:
-    return SharedLog(1, PARTITION, "orders-0", coordinates=coordinates)
+    return SharedLog(1, PARTITION, "orders", coordinates=coordinates)
 
 
 def batch(base: int) -> TailBatch:

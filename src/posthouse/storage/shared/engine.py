@@ -357,7 +357,7 @@ class SharedStorage:
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         if self._lease is None:
             raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
-        return self._logs[partition].producers.aborted_between(start, end)
+        return list(self._logs[partition].aborted_between(start, end))
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
         return self._logs[partition].known_producers()

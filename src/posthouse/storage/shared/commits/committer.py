@@ -328,7 +328,7 @@ class Committer:
         for each in operations:
             if isinstance(each, Append) and each.header.producer_id >= 0:
                 owner = self._logs.get(each.partition)
-                if owner is not None and owner.producers.get(each.header.producer_id) is None:
+                if owner is not None and owner.producer(each.header.producer_id) is None:
                     self._await_again(each, now)
         while len(self._awaited) > _MOST_AWAITED:
             del self._awaited[next(iter(self._awaited))]

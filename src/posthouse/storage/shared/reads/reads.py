@@ -78,9 +78,9 @@ class Reads:
             tail_end = end
             if stable_only:
                 # The database may have told of a marker whose outcome this broker does not know yet.
-                first_open = log.producers.first_open()
+                first_open = log.first_open()
                 tail_end = end if first_open is None else min(end, first_open)
-                aborted = log.producers.aborted_between(offset, tail_end)
+                aborted = log.aborted_between(offset, tail_end)
             if offset < tail_end:
                 self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
                 return Slice(_from_tail(log, offset, tail_end, max_bytes, at_least_one), bounds, aborted)
