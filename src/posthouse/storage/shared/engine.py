@@ -144,7 +144,7 @@ class SharedStorage:
                 lease,
                 self,
                 commit=self.commit,
-                effects=CompactionMirror(self._logs, self._tails),
+                effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
                 on_lease_lost=self._on_fenced,
                 clock=clock,
                 storage_metrics=self.metrics,
