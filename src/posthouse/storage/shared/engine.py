@@ -339,6 +339,10 @@ class SharedStorage:
     def unwritten_bytes(self) -> int:
         return self._committer.unwritten_bytes
 
+    @property
+    def is_behind(self) -> bool:
+        return self._committer.is_behind
+
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
 

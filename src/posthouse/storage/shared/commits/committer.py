@@ -43,8 +43,11 @@ nothing, and a log that has forgotten the producer since must take any batch of 
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
 _MOST_IN_FLIGHT = 3
-_AHEAD_BYTES = 2 * 1024 * 1024
-"""A group is uploaded behind others from this size on; less waits and becomes a larger object."""
+_AHEAD_BYTES = 4 * 1024 * 1024
+"""A group is uploaded behind others from this size on; less waits and becomes a larger object. Every request
+costs an object store as much as some megabytes."""
+_MUCH_UNWRITTEN = (_MOST_IN_FLIGHT + 1) * _AHEAD_BYTES
+"""Enough for all uploads that may be in flight, and for the group that waits."""
 
 
 class AwaitedBatch(NamedTuple):
@@ -146,6 +149,10 @@ class Committer:
     def acknowledged(self) -> int:
         """The sum of the numbers of the last acknowledged commits: what the database must have."""
         return self._inline.call.acknowledged + self._object.call.acknowledged
+
+    @property
+    def is_behind(self) -> bool:
+        return self.unwritten_bytes > _MUCH_UNWRITTEN
 
     def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
         return any(key in self._on_object_path for key in _touched(operations))
