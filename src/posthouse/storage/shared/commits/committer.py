@@ -1,8 +1,9 @@
 """Commits to the database and back: what waits becomes a group, one call at a time.
 
 There are two paths. The inline path stores batches in the database. The object path uploads them to the
-object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
-database is uploaded, too, but goes into the database if the object store does not answer.
+object store first; topics with `latency=object` take it. What is too large for the database, or more than it
+keeps up with, is uploaded on the inline path, too, but goes into the database if the object store does not
+answer.
 
 Calls of a path are made one after the other. Uploads of later groups go on meanwhile: a few groups may be in
 flight, and they are called in their order. If one of them fails, those behind it fail, too.
@@ -46,6 +47,10 @@ _MOST_IN_FLIGHT = 3
 _AHEAD_BYTES = 4 * 1024 * 1024
 """A group is uploaded behind others from this size on; less waits and becomes a larger object. Every request
 costs an object store as much as some megabytes."""
+_BACKLOG_GROUPS = 4
+"""The inline path uploads when more than that many inline groups wait: then the database does not keep up. An
+upload takes longer than an inline group, and what came meanwhile is more than one: if that were uploaded,
+too, the path would never become inline again."""
 _MUCH_UNWRITTEN = (_MOST_IN_FLIGHT + 1) * _AHEAD_BYTES
 """Enough for all uploads that may be in flight, and for the group that waits."""
 
@@ -227,7 +232,7 @@ class Committer:
     def _launch(self, path: CommitPath) -> None:
         """Begin with a group of the commits that wait; its call comes after those in flight."""
         must_upload = path is self._object
-        may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
+        may_upload = must_upload or (self._is_much(path) and self._uploads.is_well)
         group = CommitGroup(path.take(self._uploads.group_bytes if may_upload else self._inline_bytes))
         after = self._inline.submitted if must_upload else 0
         try:
@@ -236,6 +241,11 @@ class Committer:
             self._fail(path, group, StorageFenced(f"the committer failed: {error!r}"))
             raise
         path.in_flight.append(GroupInFlight(group, self._clock.monotonic(), upload, after))
+
+    def _is_much(self, path: CommitPath) -> bool:
+        """Whether what waits on the inline path is too much for the database."""
+        inline_bytes = self._inline_bytes
+        return path.waiting[0].size > inline_bytes or path.waiting_bytes > _BACKLOG_GROUPS * inline_bytes
 
     def _begin_upload(
         self, group: CommitGroup, *, must_upload: bool, may_upload: bool
