@@ -17,7 +17,7 @@ def log(*, coordinates: bool = False) -> SharedLog:
 
 def batch(base: int) -> TailBatch:
     made = append(PARTITION, b"x")
-    return TailBatch(bytes(made.batch), made.header._replace(base_offset=base))
+    return TailBatch(made.batch, made.header._replace(base_offset=base))
 
 
 def tail(log: SharedLog) -> list[int]:

@@ -271,7 +271,7 @@ def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails,
     if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
-    tails.add(log, TailBatch(bytes(append.batch), header))
+    tails.add(log, TailBatch(append.batch, header))
     if outcome.log_start > log.start:
         log.trim(outcome.log_start)
     return header.length

@@ -19,16 +19,22 @@ from posthouse.records.batch import BatchHeader
 from posthouse.storage.bounds import Bounds
 from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
 
+_OWN_MEMORY = 64 * 1024
 _NO_PRODUCERS: Mapping[int, Producer] = MappingProxyType({})
 
 
 class TailBatch:
-    """A durable batch, with its offset."""
+    """A durable batch, with its offset. Its bytes do not change any more."""
 
     __slots__ = ("data", "header")
 
-    def __init__(self, data: bytes, header: BatchHeader) -> None:
-        self.data = data
+    def __init__(self, batch: memoryview, header: BatchHeader) -> None:
+        self.data: bytes | memoryview
+        # A large batch mostly has its own memory, that of its request: it is not copied.
+        if len(batch) >= _OWN_MEMORY and 4 * len(batch) >= 3 * len(batch.obj):  # type: ignore[arg-type]
+            self.data = batch.toreadonly()
+        else:
+            self.data = bytes(batch)
         self.header = header
 
 
