@@ -168,9 +168,9 @@ class Node:
 
     @property
     def epoch(self) -> int:
-        """Of the lease that this broker holds, or has seen last."""
-        lease = self.parts.roles.lease
-        return self.view.epoch if lease is None else lease.epoch
+        """Of the scope coordinator, which this broker holds, or has seen last."""
+        epoch = self.parts.roles.epoch
+        return self.view.epoch if epoch is None else epoch
 
     @property
     def descriptions(self) -> list[str]:

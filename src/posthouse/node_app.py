@@ -3,7 +3,6 @@
 import socket
 from dataclasses import dataclass
 from functools import partial
-from uuid import UUID
 
 from posthouse.app import App
 from posthouse.cluster.forwarding import ForwardedConnection
@@ -13,6 +12,7 @@ from posthouse.cluster.peers import Adopt
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
 from posthouse.cluster.relaying import CoordinatorRelay
 from posthouse.model.brokers import ClusterBroker
+from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import NodeContext
 from posthouse.node_place import PEER
 from posthouse.protocols.front_ends import FRONT_ENDS
@@ -21,7 +21,6 @@ from posthouse.protocols.introduction import Origin
 from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.shared.membership.lease import Lease
-from posthouse.storage.shared.membership.registry import Registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,45 +40,52 @@ CUT_OFF_SECONDS = 4.0
 """A member that has not heard of the database for so long does not say who leads."""
 
 
-class Member:
-    """What the storage of a member needs of its broker."""
+class CoordinatorStanding:
+    """The lease of a broker that has taken the scope coordinator, with the epoch of the scope."""
 
-    def __init__(self, incarnation: UUID, registry: Registry) -> None:
-        self.incarnation = incarnation
-        self.count_commits = registry.count_commits
-        self.fenced_because: str | None = None
-        """Why the storage writes no more."""
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self.epoch = lease.scopes.get(COORDINATOR, 0)
 
-    def fenced(self, why: str) -> None:
-        self.fenced_because = self.fenced_because or why
+    @property
+    def is_valid(self) -> bool:
+        return self._lease.is_valid
+
+    @property
+    def is_cut_off(self) -> bool:
+        return self._lease.is_cut_off
+
+    @property
+    def seconds_left(self) -> float:
+        return self._lease.seconds_left
 
 
 class NodeApp:
     """Started once, stopped once."""
 
-    def __init__(self, node: NodeContext, lease: Lease | None) -> None:
-        """Without a lease it is the app of a member."""
+    def __init__(self, node: NodeContext, lease: Lease, *, coordinates: bool) -> None:
+        """Of the coordinator, or of a member."""
         self._node = node
         self._lease = lease
+        self._coordinates = coordinates
         traffic = PeerTraffic()
-        self._relay = CoordinatorRelay(node.own.incarnation, node.dialler, traffic) if lease is None else None
-        self._member = Member(node.own.incarnation, node.registry) if lease is None else None
-        storage = node.storages.make(lease, self._member)
+        self._relay = None if coordinates else CoordinatorRelay(node.own.incarnation, node.dialler, traffic)
+        storage = node.storages.make(lease, coordinates=coordinates)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
         self.app = App(
             node.loaded,
             clock=node.clock,
             storage=storage,
-            front_ends=FRONT_ENDS if lease is not None else member_front_ends(FRONT_ENDS, node.dialler),
+            front_ends=FRONT_ENDS if coordinates else member_front_ends(FRONT_ENDS, node.dialler),
             membership=Membership(
                 own=node.own,
                 view=lambda: node.registry.view,
-                lease=lease,
+                lease=CoordinatorStanding(lease) if coordinates else None,
                 member=MemberStanding(self._is_cut_off),
             ),
             relay=self._relay,
             peer_traffic=traffic,
-            seconds_to_prove=SECONDS_TO_PROVE if lease is not None else waiting_seconds,
+            seconds_to_prove=SECONDS_TO_PROVE if coordinates else waiting_seconds,
         )
         self._hints = Hints(
             _peer(node.own),
@@ -92,12 +98,7 @@ class NodeApp:
         storage.grown(self._hints.tell)
 
     def _is_cut_off(self) -> bool:
-        return self._node.registry.seconds_since_heard() > CUT_OFF_SECONDS
-
-    @property
-    def fenced_because(self) -> str | None:
-        """Why the storage of a member writes no more."""
-        return None if self._member is None else self._member.fenced_because
+        return not self._lease.is_valid or self._node.registry.seconds_since_heard() > CUT_OFF_SECONDS
 
     async def start(self) -> None:
         await self.app.start(self._node.place.copies())
@@ -107,7 +108,7 @@ class NodeApp:
         """What serves connections of other brokers."""
         if isinstance(passage, HintPassage):
             return partial(self._hints.adopt, passage=passage)
-        if self._lease is None:
+        if not self._coordinates:
             return Refusal.NOT_COORDINATOR
         listener = self.app.listener(passage.listener)
         if listener is None:

@@ -119,7 +119,7 @@ def test_a_file_and_the_environment(tmp_path: Path) -> None:
 def test_a_broker_that_is_alone_imports_none_of_it() -> None:
     code = (
         "import sys, posthouse.cli.main, posthouse.cli.serve;"
-        "of = ('psycopg', 'obstore', 'posthouse.storage.shared', 'posthouse.cluster.', 'posthouse.node');"
+        "of = ('psycopg', 'obstore', 'posthouse.storage.shared.', 'posthouse.cluster.', 'posthouse.node');"
         "print([name for name in sys.modules if name.startswith(of)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

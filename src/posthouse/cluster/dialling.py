@@ -21,7 +21,7 @@ class NoCoordinator(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """The broker that holds the lease, as a member knows it."""
+    """The coordinator, as a member knows it."""
 
     incarnation: UUID
     address: Address | None
@@ -38,7 +38,7 @@ class Dialler:
         *,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`coordinator` is None while no broker holds the lease."""
+        """`coordinator` is None while no broker is it."""
         self._secret = secret
         self._coordinator = coordinator
         self.patience_seconds = patience_seconds

@@ -1,7 +1,7 @@
 """What a broker that shares its storage knows of its cluster, for the protocols.
 
-One broker holds the lease: it is the *coordinator* of groups, transactions, queues and all other state that
-has one owner. The others are *members*. All of them serve logs.
+One broker holds the scope of the *coordinator*: groups, transactions, queues and all other state that has one
+owner. The others are *members*. All of them serve logs, each under a lease of its own.
 """
 
 from collections.abc import Callable
@@ -28,14 +28,15 @@ class HeldLease(Standing, Protocol):
     """The right to coordinate, which this broker has taken."""
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Of the scope coordinator."""
 
     @property
     def seconds_left(self) -> float: ...
 
 
 class MemberStanding:
-    """A member needs no lease: it may serve while it reaches the database."""
+    """A member may serve while it has its lease and reaches the database. Otherwise it still reads logs."""
 
     __slots__ = ("_is_cut_off",)
 
@@ -91,7 +92,7 @@ class Membership:
 
     @property
     def epoch(self) -> int:
-        """Of the lease of the coordinator."""
+        """Of the scope coordinator."""
         return self.view().epoch if self.lease is None else self.lease.epoch
 
     @property

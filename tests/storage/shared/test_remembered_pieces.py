@@ -152,7 +152,7 @@ async def test_a_transaction_that_is_aborted_later_is_not_shown(
     partition = topic.partition(0)
     await cold.commit([put(partition, (b"k", b"plain"))])
     await cold.commit([put(partition, (b"k", b"aborted"), writer=Writer(1, 0))])
-    member = make_member(database, objects, clock, tail_bytes=0)
+    member = await make_member(database, objects, clock, tail_bytes=0)
     await member.open()
     try:
         first = await member.read(partition, 0, 2**20, stable_only=True)
@@ -177,7 +177,7 @@ async def test_a_trim_at_another_broker_is_noticed(
     partition = topic.partition(0)
     for number in range(6):
         await cold.commit([append(partition, b"%d" % number)])
-    member = make_member(database, objects, clock, tail_bytes=0)
+    member = await make_member(database, objects, clock, tail_bytes=0)
     await member.open()
     try:
         await member.read(partition, 0, 1)

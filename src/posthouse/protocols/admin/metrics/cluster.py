@@ -10,10 +10,10 @@ from posthouse.protocols.peer_traffic import PeerTraffic
 LIVE: Final = gauge("posthouse_cluster_brokers", "Brokers that share the storage and were seen lately.")
 HOLDER: Final = gauge(
     "posthouse_lease_held",
-    "1 if this broker is the coordinator: it holds the lease, whose time is not over. 0 in members.",
+    "1 if this broker is the coordinator, and its lease is not over. 0 in members.",
 )
-EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the lease; every takeover raises it.")
-LEFT: Final = gauge("posthouse_lease_seconds", "How long the lease lasts unless it is renewed.")
+EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the coordinator; every takeover raises it.")
+LEFT: Final = gauge("posthouse_lease_seconds", "How long the coordinator's lease lasts unless it is renewed.")
 RELAYED: Final = counter(
     "posthouse_relayed_requests_total", "Kafka requests that this member sent to the coordinator."
 )

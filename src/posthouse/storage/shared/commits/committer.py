@@ -22,6 +22,7 @@ from typing import NamedTuple
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put
@@ -29,8 +30,9 @@ from posthouse.storage.outcomes import Outcome
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
+from posthouse.storage.shared.commits.commit_scopes import check_scopes, scopes_of
 from posthouse.storage.shared.commits.payloads import Payload, Uploads, inline_payload
-from posthouse.storage.shared.database import LeaseNeeded
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 
 log = logging.getLogger(__name__)
@@ -71,6 +73,8 @@ class Committer:
         self,
         *,
         clock: Clock,
+        lease: HeldLease,
+        coordinates: bool,
         logs: Mapping[PartitionId, SharedLog],
         tails: Tails,
         inline: CommitCall,
@@ -81,7 +85,11 @@ class Committer:
         inline_bytes: int,
         on_fenced: Callable[[StorageFenced], None],
     ) -> None:
+        """`coordinates` is whether this broker is the coordinator."""
         self._clock = clock
+        self._lease = lease
+        self._always: frozenset[Scope] = frozenset({COORDINATOR}) if coordinates else frozenset()
+        """The coordinator commits nothing after it has lost that scope."""
         self._logs = logs
         self._tails = tails
         self._inline = CommitPath(inline)
@@ -118,9 +126,9 @@ class Committer:
             raise
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
-        """Raises UnknownPartition; LeaseNeeded if a broker without the lease is to do more than append."""
-        if not self._inline.call.has_lease:
-            _check_appends(operations)
+        """Raises UnknownPartition; ScopeNeeded for what only the holder of a scope may commit."""
+        scopes = self._always | scopes_of(operations)
+        check_scopes(self._lease, scopes)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -133,7 +141,7 @@ class Committer:
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
         failed_before = self._failed_before(operations) if self._awaited else {}
-        commit = PendingCommit(operations, size, done, failed_before, logs)
+        commit = PendingCommit(operations, size, done, failed_before, logs, scopes)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
@@ -279,7 +287,14 @@ class Committer:
         now = self._clock.now_ms()
         arrived: list[tuple[PartitionId, int]] = []
         if group.has_operations:
-            arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
+            scopes = [scope.name for scope in group.scopes]
+            arguments = [
+                scopes,
+                payload.inline,
+                payload.keys,
+                payload.sizes,
+                *group.arguments(payload.places),
+            ]
             answer = await path.call.commit(
                 now, arguments, on_away=lambda error: self._fail_behind(path, error)
             )
@@ -383,12 +398,6 @@ class Committer:
             elif header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
                 found[id(each)] = awaited.sequence
         return found
-
-
-def _check_appends(operations: Sequence[Operation]) -> None:
-    for each in operations:
-        if not isinstance(each, Append) or each.header.is_transactional or each.header.is_control:
-            raise LeaseNeeded(f"{type(each).__name__} of a broker that does not hold the lease")
 
 
 def _touched(operations: Sequence[Operation]) -> list[Hashable]:

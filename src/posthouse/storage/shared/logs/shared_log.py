@@ -62,7 +62,7 @@ class SharedLog:
         self.partition = partition
         self._topic = topic
         self.coordinates = coordinates
-        """This broker holds the lease: no other one writes batches of transactions."""
+        """Whether `producers` are kept."""
         self.start = 0
         self.end = 0
         self.stable = 0
@@ -90,18 +90,16 @@ class SharedLog:
 
     @property
     def producers(self) -> ProducerTable:
-        """By the outcomes of this broker's commits; empty unless it holds the lease. To be changed: what only
-        reads uses the methods below, which do not make a table for a log without producers."""
+        """By the outcomes of this broker's commits; empty unless it is the coordinator.
+
+        To be changed: what only reads uses the methods below, which make no table for a log without any.
+        """
         if self._producers is None:
             self._producers = ProducerTable()
         return self._producers
 
     def producer(self, id: int) -> Producer | None:
         return None if self._producers is None else self._producers.get(id)
-
-    def first_open(self) -> int | None:
-        """The first offset of the oldest open transaction."""
-        return None if self._producers is None else self._producers.first_open()
 
     def aborted_between(self, start: int, end: int) -> Sequence[AbortedTransaction]:
         """The aborted transactions with a record or marker at an offset from `start` to before `end`."""
@@ -118,8 +116,8 @@ class SharedLog:
         """Batches from this offset to before `tail_end` are in memory."""
         return self._batches[0].header.base_offset if self._batches else self.tail_end
 
-    def append(self, batch: TailBatch) -> int:
-        """Add a batch that this broker has written. Its producer is in `producers` already.
+    def append(self, batch: TailBatch, first_open: int | None = None) -> int:
+        """Add a batch that this broker has written. Then the oldest open transaction began at `first_open`.
 
         Returns the bytes that were dropped from memory: if others have written before it, a new tail begins.
         """
@@ -130,13 +128,9 @@ class SharedLog:
             self._batches = deque()
         self._batches.append(batch)
         self.tail_end = following
-        if self.coordinates:
-            first_open = self.first_open()
-            decided = following if first_open is None else first_open
-            if decided > self.stable:
-                self.stable = decided
-        elif base == self.end == self.stable:
-            self.stable = following
+        decided = following if first_open is None or first_open > following else first_open
+        if decided > self.stable:
+            self.stable = decided
         if base >= self.end:
             if base > self.end:
                 self.is_current = False
@@ -234,8 +228,8 @@ class Tails:
     def bytes(self) -> int:
         return self._bytes
 
-    def add(self, log: SharedLog, batch: TailBatch) -> None:
-        dropped = log.append(batch)
+    def add(self, log: SharedLog, batch: TailBatch, first_open: int | None = None) -> None:
+        dropped = log.append(batch, first_open)
         self._order.append((log, batch.header.base_offset))
         self._bytes += batch.header.length
         if dropped:

@@ -11,6 +11,7 @@ from uuid import UUID
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.errors import InvalidConfig, PosthouseError
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared.database import Database, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.link import Link
@@ -82,7 +83,7 @@ class Registry:
         return self._watch.loss
 
     def lease_seconds_left(self) -> float:
-        """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
+        """How long the coordinator's lease lasts unless it is renewed, by what the last heartbeat found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
     def seconds_since_heard(self) -> float:
@@ -91,13 +92,13 @@ class Registry:
 
     @property
     def seen(self) -> Seen:
-        """What the database must show at least: a broker that takes the lease says so."""
+        """What the database must show at least: a broker that takes a lease or scopes says so."""
         self._note_acknowledged()
         return self._watch.seen
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
-        """`acknowledged` is the sum of the numbers of the last acknowledged commits of a storage without the
-        lease, on all paths. The lease counts those of the storage that has it."""
+        """`acknowledged` is the sum of the numbers of the last acknowledged commits of this broker, on all
+        paths."""
         self._note_acknowledged()
         self._acknowledged = acknowledged
 
@@ -107,10 +108,13 @@ class Registry:
 
     def took_lease(self, lease: Lease) -> None:
         self.count_commits(lambda: lease.commits)
-        self._watch.took(self._registration.incarnation, lease.epoch)
+
+    def took_coordinator(self, epoch: int) -> None:
+        """This broker has taken the scope coordinator, of this epoch."""
+        self._watch.took(self._registration.incarnation, epoch)
 
     def lost_commits(self, loss: str) -> None:
-        """The database has refused the lease because it has lost commits."""
+        """The database has refused a lease or scopes because it has lost commits."""
         was_known = self._watch.loss is not None
         self._watch.know(loss)
         if not was_known:
@@ -149,7 +153,7 @@ class Registry:
         )
         self.view = _view(found)
         self._seen_at = asked_at
-        # If this broker has taken the lease or noted commits meanwhile, the answer may be older than that.
+        # If this broker took over or noted commits meanwhile, the answer may be older than that.
         if self._watch.seen is seen:
             await self._watch_losses()
         if not found["is_registered"] and self.loss is None:
@@ -240,6 +244,8 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         brokers=tuple(map(_broker, found["brokers"])),
         holder_incarnation=None if holder is None else UUID(holder),
         epoch=found["epoch"],
+        holders={Scope(name): UUID(holder) for name, holder in found["holders"].items()},
+        wanted={Scope(name): broker for name, broker in found["wanted"].items()},
         lease_seconds_left=float(found["seconds_left"]),
         commits=int(found["commits"]),
         seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
@@ -260,4 +266,6 @@ def _broker(found: Mapping[str, Any]) -> ClusterBroker:
         rack=found["rack"],
         version=found["version"],
         seconds_since_start=float(found["seconds_since_start"]),
+        lease_seconds_left=float(found["lease_seconds_left"]),
+        is_draining=found["is_draining"],
     )

@@ -1,7 +1,7 @@
 """Export of a shared storage to a data directory for a single broker.
 
 The lease is held meanwhile, as by a broker, so that nothing changes. A killed export goes on where it was if
-no broker has taken the lease since.
+no broker has taken a lease since.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ async def export_directory(
     async with connection, meaning("reading the version of the tables"):
         check_version(await applied_version(connection))
         lease = await take_lease_to_export(connection, stores.database, clock, patience_seconds)
-        storage = stores.storage(lease, defaults=TopicConfig())
+        storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
         try:
             await storage.open()
             extents = await load_extents(connection)
@@ -96,7 +96,7 @@ class _Export:
         finally:
             await copy.close()
         if not await self._lease.renew():
-            raise TransferRefused("a broker has taken the lease; stop all brokers, and export again")
+            raise TransferRefused("a broker has started; stop all brokers, and export again")
         await asyncio.to_thread(target.finish)
         return TransferReport(topics=len(topics), logs=len(partitions), bytes=compared)
 

@@ -1,7 +1,7 @@
 """Import of the data directory of a single broker into an empty shared storage.
 
     1  the directory is opened as by a broker: its lock is held, its journal replayed
-    2  `begin_import` takes the lease, for as long as the import takes, also while it is interrupted
+    2  `begin_import` takes an exclusive lease, for as long as the import takes, also while it is interrupted
     3  topics and logs with their final bounds
     4  segments: each object is uploaded, then one transaction adds it and moves `log.segments_to`
     5  producers and state
@@ -107,7 +107,7 @@ class _Import:
         await self._rows.put_producers(self._logs, storage)
         state = take_state(storage)
         await self._rows.put_state(state)
-        copy = self._stores.storage(self._lease, defaults=TopicConfig())
+        copy = self._stores.storage(self._lease, coordinates=True, defaults=TopicConfig())
         await copy.open()
         try:
             compare_state(state, take_state(copy))

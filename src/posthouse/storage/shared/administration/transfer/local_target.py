@@ -61,7 +61,7 @@ class LocalTarget:
     def begin(self, cluster_id: str, epoch: int) -> None:
         """Go on with an export that was interrupted, if the storage has not changed since; else begin anew.
 
-        A broker that changes the storage has taken the lease, which raises its epoch.
+        A broker that changes the storage has taken a lease, which raises the epoch.
         """
         if self._load(cluster_id, epoch):
             self._remove_catalog()

@@ -12,7 +12,7 @@ CREATE TABLE topic (
     name text NOT NULL,
     partitions integer NOT NULL,
     overrides jsonb NOT NULL,
-    -- Only the holder of the lease appends to its logs: their records are routed to queues in the same commit. It is
+    -- Only the coordinator appends to its logs: their records are routed to queues in the same commit. It is
     -- set before the first route counts, and never taken back.
     coordinated boolean NOT NULL DEFAULT false,
     -- Its rows and objects are removed in the background.
@@ -30,6 +30,8 @@ CREATE TABLE log (
     -- Bytes of the batches from start to next: an estimate once the start has moved. stored_bytes counts.
     bytes bigint NOT NULL DEFAULT 0,
     segments_to bigint NOT NULL DEFAULT 0,
+    -- The first offset of the oldest open transaction; NULL without one. commit_group keeps it up to date.
+    first_open bigint,
     -- As of its topic: commit_group has locked the log and need not look for the topic.
     coordinated boolean NOT NULL DEFAULT false,
     deleted boolean NOT NULL DEFAULT false,
@@ -170,5 +172,6 @@ CREATE TABLE committer (
     bases bigint[],
     starts bigint[],
     details bigint[],
+    first_opens bigint[],
     PRIMARY KEY (incarnation, path)
 ) WITH (fillfactor = 50);
