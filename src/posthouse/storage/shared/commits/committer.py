@@ -17,7 +17,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
@@ -27,6 +26,7 @@ from posthouse.storage.arrivals import Arrived
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import Outcome
+from posthouse.storage.shared.commits.awaited_batches import AwaitedBatches
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
@@ -39,10 +39,6 @@ log = logging.getLogger(__name__)
 
 INLINE_PATH = 0
 OBJECT_PATH = 1
-_MOST_AWAITED = 100_000
-_AWAITED_SECONDS = 600.0
-"""Longer than clients repeat a batch. It may have been repeated at another broker, of which this one hears
-nothing, and a log that has forgotten the producer since must take any batch of it."""
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
 _MOST_IN_FLIGHT = 3
@@ -55,15 +51,6 @@ upload takes longer than an inline group, and what came meanwhile is more than o
 too, the path would never become inline again."""
 _MUCH_UNWRITTEN = (_MOST_IN_FLIGHT + 1) * _AHEAD_BYTES
 """Enough for all uploads that may be in flight, and for the group that waits."""
-
-
-class AwaitedBatch(NamedTuple):
-    """A batch that failed and is to be repeated before others of its producer."""
-
-    epoch: int
-    sequence: int
-    until: float
-    """The monotonic time after which it is not awaited any more."""
 
 
 class Committer:
@@ -101,9 +88,7 @@ class Committer:
         self._on_fenced = on_fenced
         self._on_object_path: Counter[Hashable] = Counter()
         """Partitions and keys that commits on the object path touch."""
-        self._awaited: dict[tuple[PartitionId, int], AwaitedBatch] = {}
-        """By partition and producer: the first batches that failed. Their producers repeat them, here or at
-        another broker, and until then the database refuses later batches."""
+        self._awaited = AwaitedBatches(logs, clock)
         self._subscribers: list[Arrived] = []
         self._change_subscribers: list[Arrived] = []
         self._fenced: StorageFenced | None = None
@@ -140,12 +125,12 @@ class Committer:
             if isinstance(each, Append):
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
-        failed_before = self._failed_before(operations) if self._awaited else {}
+        failed_before = self._awaited.before(operations)
         commit = PendingCommit(operations, size, done, failed_before, logs, scopes)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
-            self._remember_failed(operations)
+            self._awaited.failed(operations)
             commit.fail(Unavailable("PostgreSQL does not answer; the broker tries to reach it again"))
             return done
         if follows:
@@ -309,7 +294,7 @@ class Committer:
         self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
         self._metrics.commits_per_sync.observe(len(group.commits))
         self._metrics.journal_bytes += group.size
-        self._forget_awaited(group)
+        self._awaited.answered(each for commit in group.commits for each in commit.operations)
         if arrived:
             # Behind the callbacks of the futures: acknowledgements go out first.
             self._loop.call_soon(self._tell, arrived)
@@ -334,7 +319,7 @@ class Committer:
     def _fail(self, path: CommitPath, group: CommitGroup, error: PosthouseError) -> None:
         self._settle(path, group, error)
         for commit in group.commits:
-            self._remember_failed(commit.operations)
+            self._awaited.failed(commit.operations)
             commit.fail(error)
 
     def _fail_all(self, path: CommitPath, error: PosthouseError) -> None:
@@ -354,50 +339,6 @@ class Committer:
             failed.append(CommitGroup(path.take(2**62)))
         for group in failed:
             self._fail(path, group, error)
-
-    def _remember_failed(self, operations: Sequence[Operation]) -> None:
-        now = self._clock.monotonic()
-        for each in operations:
-            if isinstance(each, Append) and each.header.producer_id >= 0:
-                owner = self._logs.get(each.partition)
-                if owner is not None and owner.producer(each.header.producer_id) is None:
-                    self._await_again(each, now)
-        while len(self._awaited) > _MOST_AWAITED:
-            del self._awaited[next(iter(self._awaited))]
-
-    def _await_again(self, failed: Append, now: float) -> None:
-        header = failed.header
-        key = (failed.partition, header.producer_id)
-        known = self._awaited.get(key)
-        if known is not None and known.epoch >= header.producer_epoch and known.until > now:
-            return  # the first batch that failed is the one to be repeated
-        self._awaited.pop(key, None)  # the newest entries are kept longest
-        until = now + _AWAITED_SECONDS
-        self._awaited[key] = AwaitedBatch(header.producer_epoch, header.base_sequence, until)
-
-    def _forget_awaited(self, group: CommitGroup) -> None:
-        if self._awaited:
-            for commit in group.commits:
-                for each in commit.operations:
-                    if isinstance(each, Append) and each.base_offset >= 0:
-                        self._awaited.pop((each.partition, each.header.producer_id), None)
-
-    def _failed_before(self, operations: Sequence[Operation]) -> dict[int, int]:
-        """See `PendingCommit.failed_before`."""
-        found: dict[int, int] = {}
-        now = self._clock.monotonic()
-        for each in operations:
-            if not isinstance(each, Append) or each.header.is_control:
-                continue
-            header = each.header
-            awaited = self._awaited.get((each.partition, header.producer_id))
-            if awaited is None:
-                continue
-            if awaited.until <= now:
-                del self._awaited[each.partition, header.producer_id]
-            elif header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
-                found[id(each)] = awaited.sequence
-        return found
 
 
 def _touched(operations: Sequence[Operation]) -> list[Hashable]:
