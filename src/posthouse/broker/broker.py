@@ -54,9 +54,6 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.spaces import Space
 
-_MUCH_UNWRITTEN = 4 * 1024 * 1024
-"""Enough to keep the disk busy. A new commit waits for all of it."""
-
 
 class Broker:
     """`start` is enough to serve logs. All that stores state (groups, transactions, subscriptions, queues,
@@ -234,8 +231,8 @@ class Broker:
         await self._storage.close()
 
     def is_behind(self) -> bool:
-        """Back-pressure: whether so many bytes wait for the disk that more would only add latency."""
-        return self._storage.unwritten_bytes > _MUCH_UNWRITTEN
+        """Back-pressure: whether so many bytes wait for storage that more would only add latency."""
+        return self._storage.is_behind
 
     async def storage_condition(self) -> StorageCondition:
         return await self._storage.condition()

@@ -303,6 +303,10 @@ class FileStorage:
     def unwritten_bytes(self) -> int:
         return self._commits.unwritten_bytes
 
+    @property
+    def is_behind(self) -> bool:
+        return self._commits.is_behind
+
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
 

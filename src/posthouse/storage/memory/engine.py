@@ -160,6 +160,10 @@ class MemoryStorage:
     def unwritten_bytes(self) -> int:
         return 0
 
+    @property
+    def is_behind(self) -> bool:
+        return False
+
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_open()
         for topic in topics:

@@ -148,7 +148,7 @@ class SharedStorage:
                 lease,
                 self,
                 commit=self.commit,
-                effects=CompactionMirror(self._logs, self._tails),
+                effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
                 on_lease_lost=self._on_fenced,
                 clock=clock,
                 storage_metrics=self.metrics,
@@ -347,6 +347,10 @@ class SharedStorage:
     def unwritten_bytes(self) -> int:
         return self._committer.unwritten_bytes
 
+    @property
+    def is_behind(self) -> bool:
+        return self._committer.is_behind
+
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
 
@@ -365,7 +369,7 @@ class SharedStorage:
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         if not self._coordinates:
             raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
-        return self._logs[partition].producers.aborted_between(start, end)
+        return list(self._logs[partition].aborted_between(start, end))
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
         return self._logs[partition].known_producers()

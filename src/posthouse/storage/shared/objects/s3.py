@@ -77,14 +77,15 @@ class S3ObjectStore:
             )
             await self._in_time(putting, len(data))
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         check_key(key)
         if not size:
             return b""
         with self._meaning(f"read {key}"):
             try:
                 reading = obstore.get_range_async(self._store, key, start=start, length=size)
-                data = bytes(await self._in_time(reading, size))
+                # Not copied: the client's own buffer.
+                data = memoryview(await self._in_time(reading, size))
             except FileNotFoundError as error:
                 if S3Refusal.of(error).is_of_the_bucket:
                     raise
@@ -92,7 +93,7 @@ class S3ObjectStore:
             except obstore.exceptions.GenericError as error:
                 if not S3Refusal.of(error).is_of_the_range:
                     raise
-                data = b""
+                data = memoryview(b"")
         if len(data) != size:
             raise ObjectDamaged(f"object {key} in {self.name} has no {size} bytes from {start}")
         return data

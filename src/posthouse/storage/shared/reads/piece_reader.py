@@ -8,7 +8,6 @@ from typing import Protocol
 from posthouse.model.errors import CorruptBatch, DataDamaged, UnsupportedFormat
 from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header, verify_crc
 from posthouse.storage.files.segments.segment import HEADER_BYTES
-from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.pieces import read_inline, read_inline_runs
@@ -60,25 +59,20 @@ class PieceReader:
             return await self._run(piece)
         return await self._window(log, piece, max(offset, piece.base))
 
-    async def load_inline(
-        self, connection: DatabaseConnection, pieces: Sequence[RunRow | SegmentRow]
-    ) -> None:
-        """Read the inline runs that are not in memory, all at once."""
-        wanted = [
-            piece
-            for piece in pieces
-            if isinstance(piece, RunRow) and piece.inline is not None and _key(piece) not in self._chunks
-        ]
-        if len(wanted) > 1:
-            for run, data in zip(wanted, await read_inline_runs(connection, wanted), strict=True):
+    async def prepare(self, log: SharedLog, pieces: Sequence[RunRow | SegmentRow]) -> None:
+        """Begin to fetch the runs that lie in objects, all at the same time, and read the inline runs that
+        are not in memory by one query."""
+        wanted = [piece for piece in pieces if isinstance(piece, RunRow) and _key(piece) not in self._chunks]
+        for run in wanted:
+            if run.key is not None:
+                self._blocks.expect(run.key, run.object_size or 0, run.pos, run.size)
+        inline = [run for run in wanted if run.inline is not None]
+        if len(inline) > 1:
+            async with self._readers.connection(f"reading {log.name}") as connection:
+                found = await read_inline_runs(connection, inline)
+            for run, data in zip(inline, found, strict=True):
                 if data is not None:
                     self._add(_key(run), Chunk(batches_of(run, data), run.base, run.last + 1))
-
-    def expect(self, pieces: Sequence[RunRow | SegmentRow]) -> None:
-        """Begin to fetch the runs that lie in objects, all at the same time."""
-        for piece in pieces:
-            if isinstance(piece, RunRow) and piece.key is not None and _key(piece) not in self._chunks:
-                self._blocks.expect(piece.key, piece.object_size or 0, piece.pos, piece.size)
 
     async def _run(self, run: RunRow) -> Chunk | None:
         key = _key(run)
