@@ -131,7 +131,7 @@ async def test_pages() -> None:
         ("GET", "/v1/topics?colour=red", None, 400, "colour"),
         ("GET", "/v1/topics/x?topic=y", None, 400, "belongs to the path"),
         ("POST", "/v1/topics", b"{", 400, "not valid JSON"),
-        ("POST", "/v1/topics", b"[" * 100_000, 400, "the body is not right"),
+        ("POST", "/v1/topics", b"[" * 100_000, 400, "the body is wrong"),
         ("POST", "/v1/topics", b'{"name": 7}', 400, "name"),
         ("POST", "/v1/topics", b'{"name": "a", "partitions": 0}', 400, "partitions"),
         ("POST", "/v1/topics", b'{"name": "not a name"}', 400, "only letters, digits"),
@@ -259,8 +259,16 @@ async def test_a_user_sees_and_does_what_the_acls_allow() -> None:
         assert (await ann.get("/v1/topics/others")).status_code == 403
         refused = await ann.delete("/v1/topics/hers")
         assert refused.status_code == 403
-        assert "you may not delete topic 'hers'" in refused.json()["detail"]
-        assert (await ann.get("/v1/overview")).status_code == 403
+        assert refused.json()["detail"] == (
+            "you may not delete topic 'hers'; ask an administrator for "
+            "'posthouse acl allow YOU delete topic hers'"
+        )
+        hidden = await ann.get("/v1/settings")
+        assert hidden.status_code == 403
+        assert hidden.json()["detail"] == (
+            "you may not see the settings of the broker; ask an administrator for "
+            "'posthouse acl allow YOU describe-configs cluster'"
+        )
 
 
 async def test_users_may_change_from_request_to_request() -> None:
