@@ -14,7 +14,7 @@ from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.rates import Rates
-from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.front_end import Backend
@@ -110,4 +110,4 @@ class RequestDispatcher:
 
 def _shown(request: HttpRequest, problem: Problem) -> Response:
     """Tools of RabbitMQ expect its own kind of errors."""
-    return rabbitmq_error(problem) if request.segments[0] == "api" else problem.response()
+    return rabbitmq_error(problem) if request.segments[0] == RABBITMQ else problem.response()

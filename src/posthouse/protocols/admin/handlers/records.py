@@ -181,6 +181,7 @@ async def _produce(context: CallContext, parameters: OfTopic, body: NewRecords) 
         partition = _partition_for(context, topic, record.partition, key, now)
         places.append((partition, builders[partition].count))
         builders[partition].add(key, value, headers, now if record.timestamp is None else record.timestamp)
+    context.guard.note("produce", f"{Kind.TOPIC}:{topic.name}", f"{len(places)} records")
     return ProducedRecords(records=await _append(context, topic, builders, places))
 
 
