@@ -7,6 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
@@ -33,6 +34,9 @@ class _HeldLease:
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
         raise AssertionError("nothing is committed by a storage here")
 
+    def holds(self, scope: Scope) -> bool:
+        return True
+
     def fenced(self, why: str) -> None:
         raise AssertionError(why)
 
@@ -58,7 +62,9 @@ async def _with(
     database, store = Database(url), open_object_store(objects, timeout=30)
     try:
         async with await database.connect("tests") as connection:
-            found = await connection.execute("SELECT holder, epoch FROM lease WHERE holder IS NOT NULL")
+            found = await connection.execute(
+                "SELECT holder, lease.epoch FROM lease JOIN scope USING (holder) WHERE name = 'coordinator'"
+            )
             [(holder, epoch)] = await found.fetchall()
         await work(database, store, _HeldLease(holder, epoch))
     finally:
