@@ -19,6 +19,7 @@ from posthouse.node_context import NodeContext, StorageSource
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Address, Settings
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
@@ -106,6 +107,7 @@ class Node:
             addresses=place.advertised,
             rack=self.settings.rack,
             version=posthouse.__version__,
+            node_id=self.settings.node_id,
         )
         registry = Registry(self._database, registration)
         node_id = await registry.register()
@@ -138,6 +140,7 @@ class Node:
             clock=self._clock,
             lease_clock=self._lease_clock,
             times=self._times,
+            moves=ScopeMoves(),
             stopping=asyncio.Event(),
         )
         roles = NodeRoles(context)

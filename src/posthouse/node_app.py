@@ -20,12 +20,13 @@ from posthouse.protocols.gate import SECONDS_TO_PROVE
 from posthouse.protocols.introduction import Origin
 from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.peer_traffic import PeerTraffic
+from posthouse.storage.shared.membership.cluster_control import DatabaseControl
 from posthouse.storage.shared.membership.lease import Lease
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MovedConnection:
-    """A connection of a client between the app of a member and that of the coordinator, on the same node."""
+    """A connection of a client between two apps of the same node, as a member and as the coordinator."""
 
     listener: str
     """The name of the setting."""
@@ -82,6 +83,8 @@ class NodeApp:
                 view=lambda: node.registry.view,
                 lease=CoordinatorStanding(lease) if coordinates else None,
                 member=MemberStanding(self._is_cut_off),
+                control=DatabaseControl(node.database),
+                moves=node.moves,
             ),
             relay=self._relay,
             peer_traffic=traffic,
@@ -134,10 +137,10 @@ class NodeApp:
                 listener.adopt(each.socket, each.origin)
 
     async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:
-        """If this broker takes over, it gives `moved`: the connections that its next app can go on with are
-        added to it. Connections that wait for a coordinator stay, and reach this one. For a client that knows
-        no other living broker, a closed connection would be the end: it asks only the addresses that it began
-        with."""
+        """If this broker changes its role, it gives `moved`: the connections that its next app can go on with
+        are added to it. Connections that wait for a coordinator stay, and reach this one. For a client that
+        knows no other living broker, a closed connection would be the end: it asks only the addresses that it
+        began with."""
         await self._hints.stop()
         if moved is None:
             await self.app.stop(at_once=at_once)

@@ -1,8 +1,10 @@
 """How a node takes its lease, and the scopes of the coordinator when no other broker holds them."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 
+from posthouse.cluster.scope_plan import may_coordinate
 from posthouse.model.scopes import COORDINATOR, SCOPES
 from posthouse.node_context import AGAIN_SECONDS, NodeContext
 from posthouse.storage.shared.database import CommitsLost, DatabaseAway
@@ -12,12 +14,17 @@ from posthouse.storage.shared.membership.scopes import Scopes
 log = logging.getLogger(__name__)
 
 _SOONEST_SECONDS = 0.2
+_UNWANTED_SECONDS = 10.0
+"""So long a broker that operators do not want as the coordinator waits for another one. Then it takes over: a
+coordinator that is not wanted is better than none."""
 
 
 class Campaign:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._rest_seconds = 0.0
+        self._free_since: float | None = None
+        """When this broker has found that none coordinates."""
 
     def rest(self, seconds: float) -> None:
         """Do not try to become the coordinator for so long: this broker could not serve as that."""
@@ -69,10 +76,31 @@ class Campaign:
             left = registry.lease_seconds_left()
             if registry.view.holder_incarnation == node.own.incarnation:
                 left = 0.0  # it did not get the answer when it took or released the scope
-            if left <= 0 and registry.loss is None and await self.try_to_take(scopes):
+                if not self.is_wanted:
+                    await self._release(scopes)
+            if self._may_take(left) and registry.loss is None and await self.try_to_take(scopes):
                 return True
             await node.pause(min(max(left, _SOONEST_SECONDS), AGAIN_SECONDS))
         return False
+
+    async def _release(self, scopes: Scopes) -> None:
+        try:
+            await scopes.release(COORDINATOR)
+        except DatabaseAway as error:
+            log.warning("broker %s cannot give up the coordinator: %s", self._node.own.name, error)
+
+    def _may_take(self, lease_seconds_left: float) -> bool:
+        if lease_seconds_left > 0:
+            self._free_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        self._free_since = self._free_since or now
+        return self.is_wanted or now >= self._free_since + _UNWANTED_SECONDS
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether operators do not want another broker to be the coordinator."""
+        return may_coordinate(self._node.registry.view, self._node.own.id)
 
     async def try_to_take(self, scopes: Scopes) -> bool:
         node, registry = self._node, self._node.registry

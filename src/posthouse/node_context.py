@@ -11,6 +11,7 @@ from posthouse.model.brokers import ClusterBroker
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.node_place import NodePlace
+from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.log_news import Grown, LogNews
@@ -66,6 +67,7 @@ class NodeContext:
     clock: Clock
     lease_clock: Clock
     times: LeaseTimes
+    moves: ScopeMoves
     stopping: asyncio.Event
     """Set when the node is to stop."""
 

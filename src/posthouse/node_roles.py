@@ -43,7 +43,7 @@ class NodeRoles:
         """The first role was taken."""
         self.role = Role.STARTING
         self._moved: list[MovedConnection] = []
-        """During a takeover: clients that were connected to the member, and wait for the coordinator."""
+        """While the role changes: clients that were connected, and wait for the next app."""
 
     @property
     def app(self) -> App | None:
@@ -67,6 +67,7 @@ class NodeRoles:
 
     def stop(self) -> None:
         """Ask `run` to end."""
+        self._node.registry.is_ready = False
         self._node.stopping.set()
 
     async def run(self) -> None:
@@ -86,7 +87,7 @@ class NodeRoles:
         """In all roles, until the lease is lost or the node is to stop."""
         scopes = self.scopes = Scopes(self._node.database, lease, lambda: self._node.registry.seen)
         try:
-            coordinates = await self._campaign.try_to_take(scopes)
+            coordinates = self._campaign.is_wanted and await self._campaign.try_to_take(scopes)
             while not self._node.stopping.is_set() and not lease.is_lost:
                 if coordinates:
                     await self._coordinate(scopes)
@@ -94,6 +95,7 @@ class NodeRoles:
                 else:
                     coordinates = await self._be_member(scopes)
         finally:
+            self._node.registry.is_ready = False
             self.scopes = None
             await lease.release()
             await scopes.close()
@@ -132,25 +134,35 @@ class NodeRoles:
         if view.holder is not None:
             why = f"{view.holder.name} is the coordinator"
         log.info("broker %s is a member, epoch %d: %s", self._node.own.name, view.epoch, why)
-        self._take_role(Role.MEMBER)
+        self._started(Role.MEMBER)
 
     async def _coordinate(self, scopes: Scopes) -> None:
-        role = self._current = CoordinatorRole(self._node, scopes, started=self._coordinator_started)
+        role = self._current = CoordinatorRole(
+            self._node,
+            scopes,
+            moved=self._moved,
+            is_wanted=self._campaign.is_wanted,
+            started=lambda: self._started(Role.COORDINATOR),
+        )
+        gave_up = False
         try:
-            await role.run(is_first=not self.settled.is_set())
+            gave_up = await role.run(is_first=not self.settled.is_set())
         finally:
-            self._close_moved()
+            if not gave_up:
+                self._close_moved()
             self.role = Role.MEMBER
             self._current = None
             self._campaign.rest(role.rest_seconds)
 
-    def _coordinator_started(self) -> None:
-        self._take_role(Role.COORDINATOR)
+    def _started(self, role: Role) -> None:
+        """Clients are accepted."""
+        self._take_role(role)
+        self._node.registry.is_ready = not self._node.stopping.is_set()
         if self._app is not None:
             self._app.go_on_with(self._moved)
 
     def _close_moved(self) -> None:
-        """Of a takeover that has failed."""
+        """Of a change that has failed."""
         while self._moved:
             self._moved.pop().socket.close()
 

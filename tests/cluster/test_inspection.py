@@ -3,7 +3,7 @@
 import psycopg
 import pytest
 
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, Unavailable
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.inspection import inspect
 from tests.postgres import PostgresServer, new_database
@@ -25,11 +25,18 @@ async def test_a_role_that_may_not_create_tables(postgres: PostgresServer) -> No
         await inspect(Database(url.replace("postgres@", "reader@")))
 
 
-async def test_tables_of_a_newer_release(postgres: PostgresServer, url: str) -> None:
+@pytest.mark.parametrize("compatible_from", [1, 2])
+async def test_tables_of_a_newer_release(url: str, compatible_from: int) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("INSERT INTO posthouse.schema_version (version) VALUES (999)")
-    with pytest.raises(Exception, match="version 999"):
+        connection.execute(
+            "INSERT INTO posthouse.schema_version (version, compatible_from) VALUES (999, %s)",
+            [compatible_from],
+        )
+    if compatible_from == 1:
         await inspect(Database(url))
+    else:
+        with pytest.raises(Unavailable, match=r"version 999 .* know version 2; this release knows 1"):
+            await inspect(Database(url))
 
 
 async def test_an_old_server(monkeypatch: pytest.MonkeyPatch, url: str) -> None:

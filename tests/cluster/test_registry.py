@@ -17,20 +17,29 @@ from posthouse.storage.shared.database import CommitsLost, Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
-from posthouse.storage.shared.membership.registry import NameTaken, Registration, Registry
+from posthouse.storage.shared.membership.registry import (
+    NameTaken,
+    NodeIdTaken,
+    Registration,
+    Registry,
+    TablesTooNew,
+)
 from posthouse.storage.shared.membership.scopes import Scopes
 from tests.cluster.holders import coordinator, fence
 
 Sql = psycopg.Connection[tuple[object, ...]]
 
 
-def registry(database: Database, name: str, incarnation: UUID | None = None) -> Registry:
+def registry(
+    database: Database, name: str, incarnation: UUID | None = None, node_id: int | None = None
+) -> Registry:
     registration = Registration(
         name=name,
         incarnation=incarnation or uuid4(),
         addresses={"kafka": Address(name, 9092), "peer": Address("::1", 7)},
         rack="r1",
         version="0.1.0",
+        node_id=node_id,
     )
     return Registry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
 
@@ -42,6 +51,49 @@ async def test_the_node_id_belongs_to_the_name(database: Database) -> None:
     again = registry(database, "a")
     assert await again.register() == 1
     assert await registry(database, "c").register() == 3
+
+
+async def test_a_node_id_that_a_broker_is_given(database: Database) -> None:
+    assert await registry(database, "a", node_id=2).register() == 2
+    assert [await registry(database, name).register() for name in "bcd"] == [1, 3, 4]
+    with pytest.raises(NodeIdTaken, match="node_id 3 belongs to broker c"):
+        await registry(database, "a", node_id=3).register()
+    assert await registry(database, "a", node_id=7).register() == 7
+    assert await registry(database, "a").register() == 7
+    assert await registry(database, "e").register() == 2
+
+
+async def test_brokers_that_register_at_once_get_different_ids(database: Database) -> None:
+    made = [registry(database, f"b{number}") for number in range(8)]
+    assert sorted(await asyncio.gather(*(each.register() for each in made))) == list(range(1, 9))
+
+
+async def test_others_hear_when_a_broker_is_ready(database: Database) -> None:
+    first, second = registry(database, "a"), registry(database, "b")
+    await first.register()
+    await second.register()
+    first.is_ready = True
+    await first.beat()
+    assert [each.is_ready for each in (await second.beat()).brokers] == [True, False]
+    again = registry(database, "a")
+    await again.register()
+    assert [each.is_ready for each in (await second.beat()).brokers] == [False, False]
+
+
+async def test_tables_that_become_too_new(database: Database, sql: Sql) -> None:
+    one = registry(database, "a")
+    await one.register()
+    one.start()
+    sql.execute("INSERT INTO schema_version (version, compatible_from) VALUES (2, 1)")
+    await one.beat()
+    sql.execute("INSERT INTO schema_version (version, compatible_from) VALUES (3, 2)")
+    async with asyncio.timeout(30):
+        while one.failure is None:
+            await asyncio.sleep(0.02)
+    assert isinstance(one.failure, TablesTooNew)
+    with pytest.raises(TablesTooNew, match="know version 2 of them; this release knows 1"):
+        await registry(database, "b").register()
+    await one.stop()
 
 
 async def test_a_heartbeat_tells_of_all_live_brokers_and_the_holder(database: Database, sql: Sql) -> None:
@@ -344,11 +396,9 @@ async def test_a_lost_registration_without_other_losses(database: Database, sql:
     one, other = registry(database, "a"), registry(database, "b")
     assert await one.register() == 1
     sql.execute("DELETE FROM broker")
-    sql.execute("ALTER TABLE broker ALTER id RESTART")
     await one.beat()
     assert one.node_id == 1
     sql.execute("DELETE FROM broker")
-    sql.execute("ALTER TABLE broker ALTER id RESTART")
     await other.register()
     with pytest.raises(NameTaken, match="had id 1 and gets 2"):
         await one.beat()
@@ -430,3 +480,22 @@ async def test_all_brokers_find_one_identity(database: Database) -> None:
     assert found[0].secret.hex() not in repr(found[0])
     await one.close()
     await other.close()
+
+
+async def test_heartbeats_come_more_often_while_scopes_move(database: Database) -> None:
+    one = Registry(database, registry(database, "a")._registration, heartbeat_seconds=3600)
+    await one.register()
+    one.start()
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    one.hurry(True)
+    assert [each.name for each in (await asyncio.wait_for(waiting, 30)).brokers] == ["a"]
+    await asyncio.wait_for(one.next_view(), 30)
+    one.hurry(False)
+    await asyncio.wait_for(one.next_view(), 30)  # it was due already
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    waiting.cancel()
+    await one.stop()

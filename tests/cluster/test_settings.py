@@ -31,6 +31,16 @@ def test_the_password_is_not_shown() -> None:
     assert "verysecret" not in repr(settings)
 
 
+def test_node_ids() -> None:
+    assert shared(node_id="7").node_id == 7
+    shared(node_id="7").check()
+    for wrong in ("0", "-1", "2147483648"):
+        with pytest.raises(InvalidConfig, match="node_id must be from 1"):
+            shared(node_id=wrong).check()
+    with pytest.raises(InvalidConfig, match="node_id is for brokers that share a storage"):
+        Settings(node_id=7).check()
+
+
 _UNCLEAN = [
     "postgresql://bob:very#secret@db/x",
     "postgresql://bob:very?secret@db/x",

@@ -24,6 +24,8 @@ class ClusterBroker:
     seconds_since_start: float = 0.0
     lease_seconds_left: float = 0.0
     """How long its lease lasts unless it is renewed, by the clock of the database; 0 without a lease."""
+    is_ready: bool = True
+    """Whether it serves clients, and so can hold scopes. A broker that starts is not ready."""
     is_draining: bool = False
     """An operator wants it to hold no scopes."""
 

@@ -107,8 +107,7 @@ class GuardedTransport(asyncio.Transport):
             if name == RELAYED_USER:
                 return self._origin.user
             if name == FORWARDER and not self._origin.is_moved:
-                found = self._transport.get_extra_info("peername")
-                return Address(found[0], found[1])
+                return Address.of_peer(self._transport.get_extra_info("peername"))
         return self._transport.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:

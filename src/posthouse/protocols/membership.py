@@ -5,10 +5,12 @@ owner. The others are *members*. All of them serve logs, each under a lease of i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.scopes import Scope
+from posthouse.protocols.scope_moves import ScopeMoves
 
 
 class Standing(Protocol):
@@ -33,6 +35,17 @@ class HeldLease(Standing, Protocol):
 
     @property
     def seconds_left(self) -> float: ...
+
+
+class ClusterControl(Protocol):
+    """What operators want of the cluster. The brokers follow it after their next heartbeats."""
+
+    async def drain(self, broker: str, *, is_draining: bool) -> None:
+        """Let the broker of this name hold no scopes, or let it hold some again. Raises NotFound."""
+
+    async def want(self, scope: Scope, broker: str | None) -> None:
+        """Move the scope to the broker of this name, and keep it there while that lives; None leaves it to
+        the plan. Raises NotFound."""
 
 
 class MemberStanding:
@@ -64,6 +77,10 @@ class Membership:
     """Of the coordinator; None in a member."""
     member: MemberStanding = _NEVER_CUT_OFF
     """Of a member; without meaning in the coordinator."""
+    control: ClusterControl | None = None
+    """None if operators cannot change the cluster through this broker."""
+    moves: ScopeMoves = field(default_factory=ScopeMoves)
+    """Of this broker."""
 
     @property
     def standing(self) -> Standing:

@@ -278,6 +278,10 @@ class FileStorage:
     def shared_state(self) -> None:
         """No other broker changes it."""
 
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 
@@ -298,6 +302,10 @@ class FileStorage:
     @property
     def unwritten_bytes(self) -> int:
         return self._commits.unwritten_bytes
+
+    @property
+    def is_behind(self) -> bool:
+        return self._commits.is_behind
 
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size

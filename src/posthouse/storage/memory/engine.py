@@ -160,6 +160,10 @@ class MemoryStorage:
     def unwritten_bytes(self) -> int:
         return 0
 
+    @property
+    def is_behind(self) -> bool:
+        return False
+
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_open()
         for topic in topics:
@@ -263,6 +267,10 @@ class MemoryStorage:
     @property
     def shared_state(self) -> None:
         """No other broker changes it."""
+
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)

@@ -14,7 +14,7 @@ from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import UnknownNamespace
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.management.bindings import binding_view
+from posthouse.protocols.admin.management.bindings import binding_view, note_binding
 from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
 from posthouse.protocols.admin.management.exchanges import exchange_view, is_predeclared
 from posthouse.protocols.admin.management.node import RABBITMQ_VERSION
@@ -129,7 +129,9 @@ async def _import(context: CallContext, request: HttpRequest, parameters: Parame
         )
     for namespace, each in parts["bindings"]:
         if text(each, "source"):
-            await channel_of(context, namespace).bind(_binding(each))
+            binding = _binding(each)
+            await channel_of(context, namespace).bind(binding)
+            note_binding(context, "bind", namespace, binding)
     return NO_CONTENT
 
 

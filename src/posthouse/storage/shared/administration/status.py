@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from posthouse.storage.shared.database import DatabaseConnection, meaning
-from posthouse.storage.shared.migrations import applied_version, check_version, newest_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema, newest_version
 
 LIVE_SECONDS = 5.0
 """A broker that was not seen for longer is gone."""
@@ -165,14 +165,14 @@ FROM pg_stat_replication ORDER BY application_name
 async def read_status(connection: DatabaseConnection) -> StorageStatus:
     """Raises InvalidConfig if the tables are missing or old."""
     async with meaning("reading the state of the storage"):
-        version = await applied_version(connection)
-        check_version(version)
+        applied = await applied_schema(connection)
+        check_schema(applied)
         [lease] = await _rows(connection, _LEASE)
         [logs] = await _rows(connection, _LOGS, due=_DUE_SECONDS)
         [objects] = await _rows(connection, _OBJECTS)
         [database] = await _rows(connection, _DATABASE)
         return StorageStatus(
-            version=version,
+            version=applied.version,
             newest_version=newest_version(),
             brokers=[BrokerStatus(**row) for row in await _rows(connection, _BROKERS, live=LIVE_SECONDS)],
             lease=LeaseStatus(**lease),

@@ -293,7 +293,7 @@ def _apply(
     if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
-    tails.add(log, TailBatch(bytes(append.batch), header), first_open)
+    tails.add(log, TailBatch(append.batch, header), first_open)
     if outcome.log_start > log.start:
         log.trim(outcome.log_start)
     return header.length

@@ -24,6 +24,7 @@ from posthouse.storage.shared.objects.store import (
     ObjectMissing,
     ObjectsAway,
     ObjectsRefused,
+    Sign,
     StoredObject,
     check_key,
     check_prefix,
@@ -55,6 +56,19 @@ class S3ObjectStore:
     def name(self) -> str:
         return self._address.name
 
+    @property
+    def sign(self) -> Sign:
+        return self._sign
+
+    async def _sign(self, keys: Sequence[str], seconds: float) -> list[str]:
+        for key in keys:
+            check_key(key)
+        if not keys:
+            return []
+        with self._meaning(f"sign addresses of {len(keys)} objects"):
+            signing = obstore.sign_async(self._store, "GET", list(keys), timedelta(seconds=seconds))
+            return list(await self._in_time(signing))
+
     async def put(self, key: str, data: Buffer) -> None:
         check_key(key)
         with self._meaning(f"put {key}"):
@@ -63,14 +77,15 @@ class S3ObjectStore:
             )
             await self._in_time(putting, len(data))
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         check_key(key)
         if not size:
             return b""
         with self._meaning(f"read {key}"):
             try:
                 reading = obstore.get_range_async(self._store, key, start=start, length=size)
-                data = bytes(await self._in_time(reading, size))
+                # Not copied: the client's own buffer.
+                data = memoryview(await self._in_time(reading, size))
             except FileNotFoundError as error:
                 if S3Refusal.of(error).is_of_the_bucket:
                     raise
@@ -78,7 +93,7 @@ class S3ObjectStore:
             except obstore.exceptions.GenericError as error:
                 if not S3Refusal.of(error).is_of_the_range:
                     raise
-                data = b""
+                data = memoryview(b"")
         if len(data) != size:
             raise ObjectDamaged(f"object {key} in {self.name} has no {size} bytes from {start}")
         return data

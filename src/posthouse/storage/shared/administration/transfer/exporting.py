@@ -31,7 +31,7 @@ from posthouse.storage.shared.administration.transfer.transfer_lease import (
 from posthouse.storage.shared.database import meaning
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.membership.lease import Lease
-from posthouse.storage.shared.migrations import applied_version, check_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema
 from posthouse.storage.shared.stores import SharedStores
 
 _STATEMENT_SECONDS = 600.0
@@ -49,7 +49,7 @@ async def export_directory(
     target = LocalTarget(directory)
     connection = await stores.database.connect("export", statement_seconds=_STATEMENT_SECONDS)
     async with connection, meaning("reading the version of the tables"):
-        check_version(await applied_version(connection))
+        check_schema(await applied_schema(connection))
         lease = await take_lease_to_export(connection, stores.database, clock, patience_seconds)
         storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
         try:

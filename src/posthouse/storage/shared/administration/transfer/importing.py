@@ -35,7 +35,7 @@ from posthouse.storage.shared.administration.transfer.transfer_lease import (
 )
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.membership.identity import cluster_identity
-from posthouse.storage.shared.migrations import applied_version, check_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.stores import SharedStores
 
@@ -69,7 +69,7 @@ async def import_directory(
         connection = await stores.database.connect("import", statement_seconds=_STATEMENT_SECONDS)
         async with connection:
             async with meaning("beginning the import"):
-                check_version(await applied_version(connection))
+                check_schema(await applied_schema(connection))
                 await cluster_identity(connection)
                 lease = await begin_import(connection, source.storage.cluster_id)
             work = _Import(source, logs, stores, connection, lease, progress)

@@ -15,8 +15,8 @@ CREATE TABLE cluster (
 );
 
 CREATE TABLE broker (
-    -- The node id that Kafka clients see; it belongs to the name for ever.
-    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- The node id that Kafka clients see. It belongs to the name for ever, unless the broker is given another one.
+    id integer PRIMARY KEY,
     name text NOT NULL UNIQUE,
     -- One start of one process.
     incarnation uuid NOT NULL UNIQUE,
@@ -24,6 +24,10 @@ CREATE TABLE broker (
     addresses jsonb NOT NULL,
     rack text,
     version text NOT NULL,
+    -- The version of these tables that its release was made for.
+    schema_version integer NOT NULL,
+    -- It serves clients, and so can hold scopes.
+    is_ready boolean NOT NULL DEFAULT false,
     started_at timestamptz NOT NULL,
     seen_at timestamptz NOT NULL,
     -- An operator wants it to hold no scopes, also after it was started again.
@@ -63,7 +67,7 @@ CREATE TABLE scope (
     holder uuid,
     epoch bigint NOT NULL DEFAULT 0,
     -- The broker that an operator wants to hold it.
-    wanted integer REFERENCES broker
+    wanted integer REFERENCES broker ON UPDATE CASCADE
 ) WITH (fillfactor = 50);
 
 INSERT INTO scope (name) VALUES ('coordinator');
@@ -297,19 +301,38 @@ BEGIN
     RETURN FOUND;
 END $$;
 
--- The node id of the broker of this name. A new start of a broker replaces the one before.
-CREATE FUNCTION register_broker(p_name text, p_incarnation uuid, p_addresses jsonb, p_rack text, p_version text)
-RETURNS integer LANGUAGE plpgsql AS $$
+-- Registers a start of the broker of this name, in the place of the one before. Its `id`: the one that it asks for, or the
+-- one that it had, or the lowest that is free. Or the name of the broker that has this id (`taken_by`), or the version that
+-- releases must know to use these tables (`needs`).
+CREATE FUNCTION register_broker(
+    p_name text, p_incarnation uuid, p_addresses jsonb, p_rack text, p_version text, p_schema_version integer,
+    p_id integer DEFAULT NULL
+) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     number integer;
+    needs integer;
+    other text;
 BEGIN
-    UPDATE broker SET incarnation = p_incarnation, addresses = p_addresses, rack = p_rack, version = p_version,
+    LOCK TABLE broker IN SHARE ROW EXCLUSIVE MODE;
+    SELECT compatible_from INTO needs FROM schema_version ORDER BY schema_version.version DESC LIMIT 1;
+    IF needs > p_schema_version THEN
+        RETURN jsonb_build_object('needs', needs);
+    END IF;
+    SELECT name INTO other FROM broker WHERE id = p_id AND name <> p_name;
+    IF FOUND THEN
+        RETURN jsonb_build_object('taken_by', other);
+    END IF;
+    UPDATE broker SET id = coalesce(p_id, id), incarnation = p_incarnation, addresses = p_addresses, rack = p_rack,
+        version = p_version, schema_version = p_schema_version, is_ready = false,
         started_at = clock_timestamp(), seen_at = clock_timestamp()
     WHERE name = p_name RETURNING id INTO number;
     IF number IS NULL THEN
-        INSERT INTO broker (name, incarnation, addresses, rack, version, started_at, seen_at)
-        VALUES (p_name, p_incarnation, p_addresses, p_rack, p_version, clock_timestamp(), clock_timestamp())
-        RETURNING id INTO number;
+        number := coalesce(p_id, (
+            SELECT min(free) FROM generate_series(1, (SELECT count(*) + 1 FROM broker)) AS free
+            WHERE NOT EXISTS (SELECT FROM broker WHERE id = free)));
+        INSERT INTO broker (id, name, incarnation, addresses, rack, version, schema_version, started_at, seen_at)
+        VALUES (number, p_name, p_incarnation, p_addresses, p_rack, p_version, p_schema_version,
+                clock_timestamp(), clock_timestamp());
     END IF;
-    RETURN number;
+    RETURN jsonb_build_object('id', number);
 END $$;

@@ -5,18 +5,20 @@
 -- `wanted` the brokers that operators want to hold them. The commits are those of the coordinator, on all its paths,
 -- those of the coordinator that this broker saw last, and those of this broker: like the epoch they never decrease
 -- unless the database lost commits. `commits_of` are those of every registered broker and of `p_seen`, which are brokers
--- that were registered before.
+-- that were registered before. `needs` is the version that releases must know to use these tables.
 CREATE FUNCTION heartbeat(
-    p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid, p_seen uuid[] DEFAULT '{}'
+    p_incarnation uuid, p_live_seconds double precision, p_seen_holder uuid, p_seen uuid[] DEFAULT '{}',
+    p_is_ready boolean DEFAULT false
 ) RETURNS jsonb LANGUAGE plpgsql AS $$
 DECLARE
     registered boolean;
 BEGIN
-    UPDATE broker SET seen_at = clock_timestamp() WHERE incarnation = p_incarnation;
+    UPDATE broker SET seen_at = clock_timestamp(), is_ready = p_is_ready WHERE incarnation = p_incarnation;
     registered := FOUND;
     RETURN (
         SELECT jsonb_build_object(
             'is_registered', registered,
+            'needs', (SELECT compatible_from FROM schema_version ORDER BY version DESC LIMIT 1),
             'holder', coordinator.holder,
             'epoch', coordinator.epoch,
             'seconds_left', lease_seconds(coordinator.holder),
@@ -41,6 +43,7 @@ BEGIN
                 SELECT coalesce(jsonb_agg(jsonb_build_object(
                     'id', id, 'name', name, 'incarnation', incarnation, 'addresses', addresses, 'rack', rack,
                     'version', version, 'seconds_since_start', extract(epoch FROM clock_timestamp() - started_at),
+                    'is_ready', is_ready,
                     'lease_seconds_left', lease_seconds(incarnation), 'is_draining', is_draining
                 ) ORDER BY id), '[]')
                 FROM broker
