@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from rich.console import Console
 
-from bench.cluster import contest, failover, partitions, report
+from bench.cluster import brokers, contest, failover, partitions, report
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import running_servers
 from bench.queues.display import Display
@@ -26,6 +26,7 @@ class Scenario:
 
 SCENARIOS = {
     "contest": Scenario(contest.contest, contest.NOTE),
+    "brokers": Scenario(brokers.brokers, brokers.NOTE),
     "failover": Scenario(failover.failover, failover.NOTE),
     "partitions": Scenario(partitions.partitions, partitions.NOTE),
 }

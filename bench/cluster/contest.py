@@ -1,5 +1,6 @@
 """The same loads for the local engine and the shared storage, in turn."""
 
+import os
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,12 +24,12 @@ from bench.scale.brokers import Broker
 from bench.scale.figures import Row
 
 NOTE = """Contenders take turns, each with a new broker on an empty storage; ratios are taken within a round.
-Requests of one batch, built beforehand, go to 4 partitions, with 16 MiB in flight on one connection.
+Four producers send requests of one batch, built beforehand, to 4 partitions, each with 4 MiB in flight.
 *Consume* is one connection that reads all of it from the beginning, 2 MiB of each partition per request; the
 broker has the newest 64 MiB in memory. *Half load* sends at half of the rate that this contender has just
 reached, and counts from the moment at which a request was due. Transactions, write-ahead log and objects are
 counted while the broker is flooded; they include housekeeping. Topics with `latency=inline` have objects,
-too, because groups of more than 512 KiB go there: most of a flood, and every 1 MB batch."""
+too: batches of more than 512 KiB go there, and a backlog of more than four groups, so most of a flood."""
 
 _LARGE, _SMALL = "1 MB batches", "16 KB batches"
 _SIZES = {_LARGE: 1_000_000, _SMALL: 16_000}
@@ -114,7 +115,7 @@ class Contest:
         self._note_latencies(_LOW, contender, loads.one_at_a_time(low, seconds))
         for number, (size, batch_bytes) in enumerate(_SIZES.items()):
             target = loads.new_target(broker, f"flooded-{number}", contender.latency)
-            requests = loads.requests(target, batch_bytes)
+            requests = loads.requests_to(target, batch_bytes)
             loads.flood(target, requests, seconds * _WARM_UP_SHARE)
             before = None if place.database is None else use_of(place.database)
             done = loads.flood(target, requests, seconds)
@@ -124,10 +125,11 @@ class Contest:
                 self._note(f"Database transactions, {size}", contender, used.transactions / megabytes)
                 self._note(f"Write-ahead log, {size}", contender, used.wal_bytes / megabytes)
                 self._note(f"Objects, {size}", contender, used.objects / megabytes * 1000)
-            self._note(f"Consume, {size}", contender, loads.read_all(target, seconds))
+            self._note(f"Consume, {size}", contender, loads.consume(target, seconds))
             half = loads.new_target(broker, f"half-{number}", contender.latency)
             rate = len(done.latencies) / done.seconds / 2
-            latencies = loads.paced(half, loads.requests(half, batch_bytes), rate, seconds)
+            os.sync()  # what the flood has left is not written while others wait
+            latencies = loads.paced(half, loads.requests_to(half, batch_bytes), rate, seconds)
             self._note_latencies(f"Acknowledgement at half load, {size}", contender, latencies)
 
     def _note_latencies(self, name: str, contender: Contender, found: Latencies) -> None:
