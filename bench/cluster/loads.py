@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench import wire
-from bench.cluster.fetching import WAIT_MS, Consumer, fetch_request, read_all
+from bench.cluster.fetching import WAIT_MS, Consumer, Read, fetch_request, read_all
 from bench.cluster.pushing import Producer, push
 from bench.queues.pacing import Latencies
 from bench.scale.asking import NotDone, connected, make_topics
@@ -118,10 +118,10 @@ def paced(target: Target, load: Requests, rate: float, seconds: float) -> Latenc
     return Latencies.of([int((at - when) * 1e9) for at, when in zip(answered, due, strict=True)])
 
 
-def consume(target: Target, seconds: float) -> float:
-    """MB/s of one consumer that reads every partition from its beginning."""
+def consume(target: Target, seconds: float) -> Read:
+    """One consumer reads every partition from its beginning."""
     consumer = Consumer(port=target.port, topic=target.topic, partitions=range(PARTITIONS))
-    return read_all([consumer], seconds).mb_per_second
+    return read_all([consumer], seconds)
 
 
 def _records(target: Target) -> int:
