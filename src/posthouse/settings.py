@@ -103,7 +103,8 @@ class Settings:
     inline_bytes: int = _setting(
         512 * 1024,
         int,
-        "Largest group of writes that a shared storage keeps in the database; larger ones go to objects.",
+        "Largest group of writes that a shared storage keeps in the database; larger batches go to objects, "
+        "and so does a backlog of more than four groups.",
     )
     kafka: Address | None = listener_setting(
         Address("127.0.0.1", 9092),

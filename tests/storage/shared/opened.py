@@ -69,7 +69,9 @@ class PlainBlocks:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def read(self, key: str, object_size: int, start: int, size: int, ahead: int = 0) -> bytes:
+    async def read(
+        self, key: str, object_size: int, start: int, size: int, ahead: int = 0
+    ) -> bytes | memoryview:
         return await self._store.read(key, start, size)
 
     def expect(self, key: str, object_size: int, start: int, size: int) -> None:

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
-from posthouse.broker.progress.progress import Progress, lane_of
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import Progress, ProgressWriter, lane_of
 from posthouse.broker.subscriptions import store
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.rules import RulesOf
@@ -23,7 +22,7 @@ class SubscribedPartitions:
         self._storage = storage
         self._clock = clock
         self._rules = rules
-        self._settling = Settling(storage)
+        self._progress_writer = ProgressWriter(storage)
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
 
@@ -125,7 +124,7 @@ class SubscribedPartitions:
     def changed(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
         """Store the progress soon; if that is lost, records are redelivered."""
         if subscribed.progress.is_changed and self.find(group, partition) is subscribed:
-            self._settling.changed(subscribed)
+            self._progress_writer.changed(subscribed)
 
     async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
         """Durable on return."""
@@ -138,7 +137,7 @@ class SubscribedPartitions:
         except PosthouseError:
             for subscribed in changed:
                 subscribed.progress.not_stored()
-                self._settling.changed(subscribed)
+                self._progress_writer.changed(subscribed)
             raise
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
@@ -180,7 +179,7 @@ class SubscribedPartitions:
         for partition in partitions:
             subscribed = of_group.get(partition)
             if subscribed is not None:
-                self._settling.forget(subscribed)
+                self._progress_writer.forget(subscribed)
                 removals += subscribed.progress.removals()
         return removals
 
@@ -188,4 +187,4 @@ class SubscribedPartitions:
         for opening in list(self._opening.values()):
             opening.cancel()
         partitions = [subscribed for of_group in self._groups.values() for subscribed in of_group.values()]
-        await self._settling.close(subscribed for subscribed in partitions if subscribed.progress.is_changed)
+        await self._progress_writer.close(each for each in partitions if each.progress.is_changed)

@@ -98,6 +98,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
+        self._client = identity.address
         self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
@@ -359,8 +360,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return lost
         companion = self._companion
         assert companion is not None
-        client = self._transport.get_extra_info("peername")
-        answered = companion.send(request.frame, Address(client[0], client[1]), self._user)
+        answered = companion.send(request.frame, self._client, self._user)
         if companion.is_full and self._task is None:
             self.run(request, companion.settled(answered))
         return answered
@@ -446,7 +446,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport.get_write_buffer_size():
             self._loop.call_later(_SENT_SECONDS, self._leave_when_finished)
             return
-        moved, origin = taken_from(self._transport, self._waiting, self._reader, self._user)
+        moved, origin = taken_from(self._transport, self._client, self._waiting, self._reader, self._user)
         self.abort()
         take(moved, origin)
 

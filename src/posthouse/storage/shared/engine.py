@@ -44,12 +44,14 @@ from posthouse.storage.shared.logs.growth import Growth
 from posthouse.storage.shared.logs.loading import load
 from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.manifests.manifests import SegmentManifests
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.observed_stores import ObservedStores
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
 from posthouse.storage.shared.reads.reads import Reads
+from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 from posthouse.storage.shared.state_reader import StateReader
 from posthouse.storage.shared.time_limit import cut_if_cancelled
 from posthouse.storage.shared_state import SharedState
@@ -123,7 +125,9 @@ class SharedStorage:
         self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
         self._read_metrics = readers.metrics
-        pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
+        indexes = SegmentIndexes(readers)
+        self._manifests = SegmentManifests(readers, self._logs, indexes, objects.sign)
+        pieces = PieceReader(readers, indexes, blocks, cache_bytes=cache_bytes)
         self._reads = Reads(readers, pieces, self._follower)
         self._definition_follower = DefinitionFollower(following, self._logs, self._topics, self._defaults)
         self._upkeep: Upkeep | None = None
@@ -144,7 +148,7 @@ class SharedStorage:
                 lease,
                 self,
                 commit=self.commit,
-                effects=CompactionMirror(self._logs, self._tails),
+                effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
                 on_lease_lost=self._on_fenced,
                 clock=clock,
                 storage_metrics=self.metrics,
@@ -305,6 +309,10 @@ class SharedStorage:
     def shared_state(self) -> SharedState:
         return self._shared_state
 
+    @property
+    def segment_objects(self) -> SegmentManifests:
+        return self._manifests
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 
@@ -339,6 +347,10 @@ class SharedStorage:
     def unwritten_bytes(self) -> int:
         return self._committer.unwritten_bytes
 
+    @property
+    def is_behind(self) -> bool:
+        return self._committer.is_behind
+
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
 
@@ -357,7 +369,7 @@ class SharedStorage:
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         if not self._coordinates:
             raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
-        return self._logs[partition].producers.aborted_between(start, end)
+        return list(self._logs[partition].aborted_between(start, end))
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
         return self._logs[partition].known_producers()

@@ -140,9 +140,7 @@ def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic], coordinat
 
 
 def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) -> SharedLog:
-    return SharedLog(
-        id, PartitionId(topic.id, partition), f"{topic.name}-{partition}", coordinates=coordinates
-    )
+    return SharedLog(id, PartitionId(topic.id, partition), topic.name, coordinates=coordinates)
 
 
 async def _producers(
