@@ -197,6 +197,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Consumers silently retry a storage error, but report a corrupt message: unreadable records must not look
     # like a pause.
