@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
+from weakref import WeakSet
 
 from posthouse.broker.progress.progress import Progress
 from posthouse.model.errors import PosthouseError
@@ -33,8 +34,12 @@ class Settling:
         self._changed: dict[Progressing, None] = {}
         """In the order of their first change."""
         self._timer: asyncio.TimerHandle | None = None
+        self._left: WeakSet[Progressing] = WeakSet()
+        """Another broker stores the progress of these lanes: a commit that fails late changes nothing."""
 
     def changed(self, lane: Progressing) -> None:
+        if lane in self._left:
+            return
         self._changed[lane] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_SECONDS, self._store)
@@ -70,7 +75,16 @@ class Settling:
     def _again(self, lanes: Collection[Progressing]) -> None:
         for lane in lanes:
             lane.progress.not_stored()
-        self._changed |= dict.fromkeys(lanes)
+        self._changed |= dict.fromkeys(lane for lane in lanes if lane not in self._left)
+
+    async def leave(self, lanes: Collection[Progressing]) -> None:
+        """Store the exact progress of some lanes for the last time. Failed changes are not tried again."""
+        for lane in lanes:
+            self.forget(lane)
+            self._left.add(lane)
+        operations: list[Operation] = [put for lane in lanes for put in lane.progress.exact()]
+        if operations:
+            await self._storage.commit(operations)
 
     async def close(self, lanes: Iterable[Progressing]) -> None:
         """Store the exact progress of all lanes."""

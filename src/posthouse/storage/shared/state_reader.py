@@ -20,7 +20,8 @@ _OFFSETS_OF_SHARD = (
     "UNION ALL SELECT key, NULL FROM state WHERE space = 3 AND shard_of(pending_group(key)) = %s"
 )
 _OFFSETS_OF_GROUPS = (
-    "SELECT key, value FROM state WHERE space = 1 AND shard_of(owner) = ANY (%s) AND sha256(owner) = ANY (%s) "
+    "SELECT key, value FROM state "
+    "WHERE space = 1 AND shard_of(owner) = ANY (%s) AND sha256(owner) = ANY (%s) "
     "UNION ALL SELECT key, NULL FROM state "
     "WHERE space = 3 AND shard_of(pending_group(key)) = ANY (%s) AND pending_group(key) = ANY (%s)"
 )
