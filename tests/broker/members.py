@@ -242,7 +242,7 @@ class MemberStorage(CoordinatorStorage):
     def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
         for each in operations:
             is_of_groups = isinstance(each, Put) and each.space in (*_OF_GROUPS, Space.SHARE_PROGRESS)
-            if not is_of_groups and (not isinstance(each, Append) or each.header.is_transactional):
+            if not is_of_groups and (not isinstance(each, Append) or each.header.is_control):
                 raise NotLeader("only the coordinator commits this")
         done = super()._commit(operations)
         for each in operations:
@@ -257,7 +257,16 @@ class MemberStorage(CoordinatorStorage):
                 return UnknownPartition("the topic is deleted")
             if topic.is_coordinated:
                 return NotLeader("only the coordinator writes to it")
+            if operation.header.is_transactional and not self._is_admitted(operation):
+                return NotLeader("only the coordinator appends to the transaction")
         return super()._refusal(operation)
+
+    def _is_admitted(self, append: Append) -> bool:
+        """As the function `commit_group` decides."""
+        partition, producer = append.partition, append.header.producer_id
+        key = partition.topic + partition.index.to_bytes(4, "big") + producer.to_bytes(8, "big")
+        stored = self._state.get(Space.ADMISSIONS, {}).get(key)
+        return stored is not None and stored == append.admission
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         raise NotLeader("only the coordinator changes topics")

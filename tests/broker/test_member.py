@@ -15,6 +15,7 @@ from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Authentication
+from posthouse.storage.outcomes import OperationRefused
 from tests.broker.members import pair, started
 
 PASSWORD = "nobody-guesses-this"
@@ -85,14 +86,15 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
                 await member.delete_records(member.topic("t"), 0, None)
 
 
-async def test_a_member_refuses_batches_of_transactions() -> None:
+async def test_a_member_refuses_batches_of_transactions_that_are_not_admitted() -> None:
     async with pair() as brokers:
         topic = await created(brokers.coordinator)
         async with started(brokers.member) as member:
             origin = CorrelatedOrigin(ConnectionIdentity(), 1)
             writer = TransactionalWriter(id="tx", origin=origin)
-            [refused] = await member.append([batch(topic, is_transactional=True)], writer).wait()
-            assert isinstance(refused, NotLeader)
+            with pytest.raises(OperationRefused) as refused:
+                await member.append([batch(topic, is_transactional=True)], writer).wait()
+            assert isinstance(refused.value.reason, NotLeader)
 
 
 async def test_a_read_above_the_end_that_is_known_asks_before_it_is_refused() -> None:

@@ -185,18 +185,6 @@ def test_local_apis_are_served_apis() -> None:
     assert HANDLERS.keys() > LOCAL
 
 
-async def test_a_transactional_produce_is_relayed(app: App, relay: HeldRelay, wire: Wire) -> None:
-    topic = await _topic(app)
-    asked = produce_request(topic.id, batch(b"x"))
-    asked.transactional_id = "tx"
-    pending = wire.send(asked)
-    request = await relay.request()
-    assert bytes(batch(b"x"))[-10:] in request.frame
-    request.answer(ProduceResponse())
-    assert isinstance(await wire.receive(pending), ProduceResponse)
-    assert app.broker.bounds(topic, 0).end == 0
-
-
 async def test_a_transactional_produce_without_a_response_is_refused(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:

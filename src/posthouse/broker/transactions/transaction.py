@@ -67,6 +67,8 @@ class Work:
     partitions: set[PartitionId] = field(default_factory=set)
     stored: set[PartitionId] | None = None
     """Those of its partitions that are stored; None: the transaction is not stored at all."""
+    admitted: set[PartitionId] = field(default_factory=set)
+    """Those that have a stored admission: other brokers may append there. See `admissions`."""
     offsets: dict[bytes, Put] = field(default_factory=dict)
     """Offsets to commit with it, by their key."""
     groups: set[str] | None = field(default_factory=set)
@@ -101,6 +103,9 @@ class Transaction:
     control: RequestOrder = field(default_factory=RequestOrder)
     has_aborted: bool = False
     """The client aborted a transaction and kept the epoch: batches may still be in flight."""
+    may_be_shared: bool = False
+    """Other brokers may append to its transactions. False until this broker has given out the epoch: it does
+    not know what happened before."""
 
     @property
     def state(self) -> TransactionState:

@@ -22,6 +22,7 @@ from posthouse.protocols.kafka.codec.generated.describe_configs import DescribeC
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import DescribeLogDirsResponse
 from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsResponse
 from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
+from posthouse.protocols.kafka.codec.generated.produce import ProduceRequest
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
@@ -49,6 +50,7 @@ from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
+from posthouse.storage.outcomes import OperationRefused
 
 log = logging.getLogger(__name__)
 
@@ -113,10 +115,18 @@ class MemberCall(LeasedCall):
         raise NeedsCoordinator
 
     def fail(self, error: BaseException) -> None:
-        if isinstance(error, NeedsCoordinator):
+        if isinstance(error, NeedsCoordinator) or self._is_for_coordinator(error):
             self.pending.relay().add_done_callback(self._relayed)
         else:
             super().fail(error)
+
+    def _is_for_coordinator(self, error: BaseException) -> bool:
+        """Whether batches of a transaction were refused here. The coordinator answers for the whole request,
+        unless the client expects no response."""
+        request = self.request
+        return (
+            isinstance(error, OperationRefused) and isinstance(request, ProduceRequest) and request.acks != 0
+        )
 
     def _relayed(self, answered: "asyncio.Future[bytes]") -> None:
         if answered.cancelled():

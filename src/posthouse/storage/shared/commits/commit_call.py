@@ -34,7 +34,7 @@ from posthouse.storage.shared.time_limit import cut, time_limit
 
 log = logging.getLogger(__name__)
 
-_CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
+_CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 38)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _OPEN = "SELECT * FROM open_commit_path(%s, %s, %s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"

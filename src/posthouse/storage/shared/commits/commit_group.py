@@ -43,6 +43,8 @@ class Verdict(IntEnum):
     COORDINATED = 6
     """Only the holder of the lease appends to this log."""
     DELETED = 7
+    NOT_ADMITTED = 8
+    """Only the coordinator appends to this transaction, or it has ended."""
 
 
 class Answer(NamedTuple):
@@ -52,6 +54,8 @@ class Answer(NamedTuple):
     bases: Sequence[int]
     starts: Sequence[int]
     details: Sequence[int]
+    first_opens: Sequence[int | None] | None = None
+    """None if none of the logs has an open transaction."""
 
 
 class PendingCommit:
@@ -124,6 +128,7 @@ class CommitGroup:
         producers: dict[tuple[int, int], int] = {}
         rows: list[tuple[int, ...]] = []
         refs: list[bytes | None] = []
+        admissions: list[bytes | None] = []
         runs: list[tuple[int, int, int, int, int]] = []
         puts: list[tuple[int, Put]] = []
         numbers: dict[int, int] = {}
@@ -136,7 +141,9 @@ class CommitGroup:
                 log = logs[operation.partition]
                 at = log_numbers[log.id]
                 refs.append(None)
+                admissions.append(None)
                 if isinstance(operation, Append):
+                    admissions[-1] = operation.admission
                     numbers[id(operation)] = len(rows) + 1
                     header = operation.header
                     producer = 0
@@ -179,6 +186,7 @@ class CommitGroup:
             array_text(id for _, id in producers),
             *_columns(rows, 14),
             refs,
+            admissions if any(each is not None for each in admissions) else None,
             *_columns(runs, 5),
             array_text(number for number, _ in puts),
             array_text(int(put.space) for _, put in puts),
@@ -204,7 +212,8 @@ class CommitGroup:
                 outcome = Outcome(answer.bases[at], answer.starts[at])
                 log = self._logs[operation.partition]
                 if verdict == Verdict.DONE:
-                    size = _apply(operation, outcome, log, tails, now_ms)
+                    first_open = None if answer.first_opens is None else answer.first_opens[at]
+                    size = _apply(operation, outcome, log, tails, now_ms, first_open)
                     if size or isinstance(operation, Trim):  # other brokers are told of the new start
                         arrived.append((operation.partition, size))
                 elif isinstance(operation, Append) and verdict in _REFUSED:
@@ -231,6 +240,7 @@ _REFUSED = (
     Verdict.EPOCH_NOT_FROM_0,
     Verdict.COORDINATED,
     Verdict.DELETED,
+    Verdict.NOT_ADMITTED,
 )
 _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 """Columns between log and offset of an operation that is not an append."""
@@ -252,7 +262,14 @@ def _packed(refer: Refer) -> bytes:
     )
 
 
-def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails, now_ms: int) -> int:
+def _apply(
+    operation: Operation,
+    outcome: Outcome,
+    log: SharedLog,
+    tails: Tails,
+    now_ms: int,
+    first_open: int | None,
+) -> int:
     """Returns the bytes that were added to the log."""
     if isinstance(operation, Trim):
         log.trim(outcome.log_start)
@@ -271,7 +288,7 @@ def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails,
     if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
-    tails.add(log, TailBatch(bytes(append.batch), header))
+    tails.add(log, TailBatch(bytes(append.batch), header), first_open)
     if outcome.log_start > log.start:
         log.trim(outcome.log_start)
     return header.length
@@ -284,6 +301,8 @@ def _refusal(append: Append, log: SharedLog, verdict: int, detail: int) -> Posth
         return UnknownPartition(f"the topic of {log.name} is deleted")
     header = append.header
     producer = header.producer_id
+    if verdict == Verdict.NOT_ADMITTED:
+        return NotLeader(f"only the coordinator appends to the transaction of producer {producer}")
     if verdict == Verdict.FENCED:
         return ProducerFenced(f"producer {producer} has epoch {detail}; {header.producer_epoch} is fenced")
     if verdict == Verdict.OUT_OF_ORDER:

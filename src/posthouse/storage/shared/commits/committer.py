@@ -370,7 +370,11 @@ class Committer:
 
 def _check_appends(operations: Sequence[Operation]) -> None:
     for each in operations:
-        if not isinstance(each, Append) or each.header.is_transactional or each.header.is_control:
+        if (
+            not isinstance(each, Append)
+            or each.header.is_control
+            or (each.header.is_transactional and each.admission is None)
+        ):
             raise LeaseNeeded(f"{type(each).__name__} of a broker that does not hold the lease")
 
 

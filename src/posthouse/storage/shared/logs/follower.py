@@ -39,8 +39,7 @@ _AWAY_SECONDS = 1.0
 
 # Nothing opens or ends a transaction without moving the end of the log.
 _CHANGED = """
-SELECT l.id, l.start, l.next, l.bytes,
-       (SELECT min(p.open_since) FROM producer p WHERE p.log = l.id AND p.open_since >= 0)
+SELECT l.id, l.start, l.next, l.bytes, l.first_open
   FROM unnest(%s::integer[], %s::bigint[], %s::bigint[]) AS known (id, start, next)
   JOIN log l ON l.id = known.id
  WHERE l.next <> known.next OR l.start <> known.start

@@ -23,12 +23,7 @@ SELECT id, confirmed_losses, seq, EXISTS (SELECT FROM local_import WHERE awaits_
   FROM cluster, last_change
 """
 _TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
-_LOGS = """
-SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, o.first_open
-  FROM log l LEFT JOIN (
-       SELECT p.log, min(p.open_since) AS first_open FROM producer p WHERE p.open_since >= 0 GROUP BY p.log
-  ) AS o ON o.log = l.id
-"""
+_LOGS = "SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, l.first_open FROM log l"
 PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
 _STATE = "SELECT space, key, value FROM state"
 

@@ -51,7 +51,7 @@ class SharedLog:
         self.name = name
         """Topic and partition, for people."""
         self.coordinates = coordinates
-        """This broker holds the lease: no other one writes batches of transactions."""
+        """Whether `producers` are kept."""
         self.start = 0
         self.end = 0
         self.stable = 0
@@ -78,8 +78,8 @@ class SharedLog:
         """Batches from this offset to before `tail_end` are in memory."""
         return self._bases[0] if self._bases else self.tail_end
 
-    def append(self, batch: TailBatch) -> int:
-        """Add a batch that this broker has written. Its producer is in `producers` already.
+    def append(self, batch: TailBatch, first_open: int | None = None) -> int:
+        """Add a batch that this broker has written. Then the oldest open transaction began at `first_open`.
 
         Returns the bytes that were dropped from memory: if others have written before it, a new tail begins.
         """
@@ -89,13 +89,9 @@ class SharedLog:
         self._bases.append(base)
         self._batches.append(batch)
         self.tail_end = following
-        if self.coordinates:
-            first_open = self.producers.first_open()
-            decided = following if first_open is None else first_open
-            if decided > self.stable:
-                self.stable = decided
-        elif base == self.end == self.stable:
-            self.stable = following
+        decided = following if first_open is None or first_open > following else first_open
+        if decided > self.stable:
+            self.stable = decided
         if base >= self.end:
             if base > self.end:
                 self.is_current = False
@@ -193,8 +189,8 @@ class Tails:
     def bytes(self) -> int:
         return self._bytes
 
-    def add(self, log: SharedLog, batch: TailBatch) -> None:
-        dropped = log.append(batch)
+    def add(self, log: SharedLog, batch: TailBatch, first_open: int | None = None) -> None:
+        dropped = log.append(batch, first_open)
         self._order.append((log, batch.header.base_offset))
         self._bytes += batch.header.length
         if dropped:

@@ -15,7 +15,7 @@ from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.record import iter_records
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.producers import AbortedTransaction
-from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
 from posthouse.storage.shared.reads.pieces import find_pieces
@@ -39,6 +39,15 @@ SELECT max(max_time) FROM (
     SELECT max_time FROM run JOIN log ON log.id = run.log
      WHERE run.log = %(log)s AND run.base >= log.segments_to AND last >= %(from)s
 ) AS found
+"""
+
+
+_ABORTED = """
+SELECT l.segments_to, a.producer, a.first, a.last
+  FROM log l LEFT JOIN aborted a ON a.log = l.id AND box(point(a.log, a.first), point(a.log, a.last))
+       && box(point(%(log)s, %(first)s), point(%(log)s, %(last)s))
+ WHERE l.id = %(log)s
+ ORDER BY a.last
 """
 
 
@@ -74,17 +83,25 @@ class Reads:
             self._following.watch(log)
             return Slice(b"", bounds)
         if log.tail_start <= offset < log.tail_end:
-            aborted: Sequence[AbortedTransaction] = ()
-            tail_end = end
-            if stable_only:
-                # The database may have told of a marker whose outcome this broker does not know yet.
-                first_open = log.producers.first_open()
-                tail_end = end if first_open is None else min(end, first_open)
-                aborted = log.producers.aborted_between(offset, tail_end)
-            if offset < tail_end:
-                self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
-                return Slice(_from_tail(log, offset, tail_end, max_bytes, at_least_one), bounds, aborted)
+            self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
+            batches = _from_tail(log, offset, end, max_bytes, at_least_one)
+            aborted: Sequence[AbortedTransaction] | None = ()
+            if stable_only and any(each.header.is_transactional for each in batches):
+                aborted = await self._aborted(log, offset, batches[-1].header.last_offset)
+                _check_not_trimmed(log, offset)
+            if aborted is not None:
+                return Slice(_joined([each.data for each in batches]), bounds, aborted)
         return await self._cold(log, offset, bounds, end, max_bytes, at_least_one, stable_only)
+
+    async def _aborted(self, log: SharedLog, first: int, last: int) -> list[AbortedTransaction] | None:
+        """Those with records from `first` to `last`. None if the records are in segments: compaction may have
+        removed them there, and the transactions from the table."""
+        async with self._readers.connection(f"reading {log.name}") as connection:
+            found = await connection.execute(_ABORTED.encode(), {"log": log.id, "first": first, "last": last})
+            rows = await found.fetchall()
+        if not rows or rows[0][0] > first:
+            return None
+        return [AbortedTransaction(*each[1:]) for each in rows if each[1] is not None]
 
     async def _cold(
         self,
@@ -109,10 +126,9 @@ class Reads:
                 room -= len(part)
             if is_cut or room <= 0:
                 break
-        if log.start > offset:  # trimmed meanwhile
-            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        _check_not_trimmed(log, offset)
         return Slice(
-            chunks[0] if len(chunks) == 1 else b"".join(chunks),
+            _joined(chunks),
             bounds,
             [aborted[marker] for marker in sorted(aborted)] if aborted else (),
         )
@@ -236,14 +252,24 @@ class Reads:
         return None if row is None else row[0]
 
 
-def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool) -> Readable:
-    chunks: list[Readable] = []
+def _check_not_trimmed(log: SharedLog, offset: int) -> None:
+    """Of a read that has waited."""
+    if log.start > offset:
+        raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+
+
+def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool) -> list[TailBatch]:
+    found: list[TailBatch] = []
     room = max_bytes
     for batch in log.tail_from(offset):
-        if batch.header.base_offset >= end or (batch.header.length > room and (chunks or not at_least_one)):
+        if batch.header.base_offset >= end or (batch.header.length > room and (found or not at_least_one)):
             break
-        chunks.append(batch.data)
+        found.append(batch)
         room -= batch.header.length
+    return found
+
+
+def _joined(chunks: Sequence[Readable]) -> Readable:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -30,6 +30,8 @@ CREATE TABLE log (
     -- Bytes of the batches from start to next: an estimate once the start has moved. stored_bytes counts.
     bytes bigint NOT NULL DEFAULT 0,
     segments_to bigint NOT NULL DEFAULT 0,
+    -- The first offset of the oldest open transaction; NULL without one. commit_group keeps it up to date.
+    first_open bigint,
     -- As of its topic: commit_group has locked the log and need not look for the topic.
     coordinated boolean NOT NULL DEFAULT false,
     deleted boolean NOT NULL DEFAULT false,
@@ -180,5 +182,6 @@ CREATE TABLE committer (
     bases bigint[],
     starts bigint[],
     details bigint[],
+    first_opens bigint[],
     PRIMARY KEY (incarnation, path)
 ) WITH (fillfactor = 50);
