@@ -1,7 +1,7 @@
 """What a broker that shares its storage knows of its cluster, for the protocols.
 
-One broker holds the lease: it is the *coordinator* of groups, transactions, queues and all other state that
-has one owner. The others are *members*. All of them serve logs.
+One broker is the *coordinator* of transactions, queues and all other state that has one owner. The others are
+*members*. All of them serve logs, and the groups whose scopes they hold.
 """
 
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.scopes import COORDINATOR, Scope
 
 
 class Standing(Protocol):
@@ -65,6 +66,11 @@ class Membership:
     """Of a member; without meaning in the coordinator."""
 
     @property
+    def coordinates(self) -> bool:
+        """Whether this broker is the coordinator."""
+        return self.lease is not None
+
+    @property
     def standing(self) -> Standing:
         return self.member if self.lease is None else self.lease
 
@@ -83,6 +89,10 @@ class Membership:
         holder = self.view().holder
         # A view that is a moment old may still name this broker, which has given up its lease.
         return None if holder is None or holder.incarnation == self.own.incarnation else holder
+
+    def holder_of(self, scope: Scope) -> ClusterBroker | None:
+        """The live broker that is known to hold the scope."""
+        return self.coordinator() if scope == COORDINATOR else self.view().holder_of(scope)
 
     def has_others(self) -> bool:
         """Whether other brokers were alive when the database was last heard of. One of them may lead

@@ -235,7 +235,9 @@ class Subscriptions:
     # Progress
 
     def progress(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
-        """Every partition with progress; none for a subscription that does not exist."""
+        """Every partition with progress; none for a subscription that does not exist. Raises
+        NotCoordinator."""
+        self.held.check(group)
         if group not in self._partitions:
             return {}
         found: dict[PartitionId, SubscribedPartition] = {}
