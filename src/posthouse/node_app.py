@@ -11,7 +11,7 @@ from posthouse.cluster.hints import HintPeer, Hints
 from posthouse.cluster.member_front_ends import member_front_ends
 from posthouse.cluster.peers import Adopt
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
-from posthouse.cluster.relaying import CoordinatorRelay
+from posthouse.cluster.relaying import ScopeRelay
 from posthouse.model.brokers import ClusterBroker
 from posthouse.node_context import NodeContext
 from posthouse.node_place import PEER
@@ -62,7 +62,7 @@ class NodeApp:
         self._node = node
         self._lease = lease
         traffic = PeerTraffic()
-        self._relay = CoordinatorRelay(node.own.incarnation, node.dialler, traffic) if lease is None else None
+        self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         self._member = Member(node.own.incarnation, node.registry) if lease is None else None
         storage = node.storages.make(lease, self._member)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
@@ -107,8 +107,8 @@ class NodeApp:
         """What serves connections of other brokers."""
         if isinstance(passage, HintPassage):
             return partial(self._hints.adopt, passage=passage)
-        if self._lease is None:
-            return Refusal.NOT_COORDINATOR
+        if not self.app.broker.holds(passage.scope):
+            return Refusal.NOT_HOLDER
         listener = self.app.listener(passage.listener)
         if listener is None:
             return Refusal.NO_SUCH_LISTENER
@@ -119,8 +119,7 @@ class NodeApp:
 
     def sweep(self) -> None:
         """To be called about once a second."""
-        if self._relay is not None:
-            self._relay.sweep()
+        self._relay.sweep()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""

@@ -82,7 +82,7 @@ class NodeRoles:
         """What serves connections of other brokers."""
         if self._app is not None:
             return self._app.adopter(passage)
-        return Refusal.NOT_READY if isinstance(passage, HintPassage) else Refusal.NOT_COORDINATOR
+        return Refusal.NOT_READY if isinstance(passage, HintPassage) else Refusal.NOT_HOLDER
 
     async def _be_member(self) -> Lease | None:
         """The lease, once this broker has taken it; None when it is to stop."""

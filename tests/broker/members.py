@@ -17,6 +17,7 @@ from posthouse.model.scopes import GROUPS, Scope, shard_of
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice
+from posthouse.storage.contract import Storage
 from posthouse.storage.definition_changes import DefinitionChange, DefinitionsChanged
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Append, Operation, Put
@@ -34,7 +35,7 @@ _OF_TRANSACTIONS = (Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS)
 
 
 class ScopeTable:
-    """Who holds each scope, as the database knows it."""
+    """Who holds each scope, as the database knows it. Commits of others are errors of the test."""
 
     def __init__(self) -> None:
         self.holders: dict[Scope, Broker] = {}
@@ -50,6 +51,16 @@ class ScopeTable:
         await self.holders[scope].release_scope(scope)
         del self.holders[scope]
         await self.take(to, scope)
+
+    def check(self, storage: Storage, operations: Sequence[Operation]) -> None:
+        puts = [each for each in operations if isinstance(each, Put)]
+        if any(put.space in _OF_TRANSACTIONS for put in puts):
+            return
+        for put in puts:
+            if put.space in _OF_GROUPS:
+                scope = GROUPS[shard_of(put.key[_OF_GROUPS[Space(put.space)] :])]
+                holder = self.holders.get(scope)
+                assert holder is not None and holder._storage is storage, f"a commit of {scope}"
 
 
 class MemoryState:
@@ -109,6 +120,7 @@ class CoordinatorStorage(MemoryStorage):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self._shared_state = MemoryState(self._state)
+        self.scopes = ScopeTable()
         self.may_commit = asyncio.Event()
         """Commits are not durable before."""
         self.may_commit.set()
@@ -143,6 +155,7 @@ class CoordinatorStorage(MemoryStorage):
         self._committing = None
 
     def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
+        self.scopes.check(self, operations)
         return super().commit(operations)
 
 
@@ -163,9 +176,10 @@ class MemberStorage(CoordinatorStorage):
     Definitions and the ends of logs are those of the last refresh.
     """
 
-    def __init__(self, coordinator: MemoryStorage, clock: Clock) -> None:
+    def __init__(self, coordinator: CoordinatorStorage, clock: Clock) -> None:
         super().__init__(clock)
         self._coordinator = coordinator
+        self.scopes = coordinator.scopes
         self._logs = coordinator._logs
         self._state = coordinator._state
         self._shared_state = MemoryState(self._state)
@@ -278,40 +292,14 @@ class MemberStorage(CoordinatorStorage):
         raise NotLeader("only the coordinator changes topics")
 
 
-class GuardedBroker(Broker):
-    """Its commits of groups are checked against the table of scopes, as the database does it."""
-
-    def __init__(
-        self, storage: CoordinatorStorage, settings: Settings, clock: Clock, table: ScopeTable
-    ) -> None:
-        super().__init__(storage, settings, clock)
-        self._table = table
-        commit = storage._commit
-
-        def checked(operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
-            self._check(operations)
-            return commit(operations)
-
-        storage._commit = checked  # type: ignore[method-assign]
-
-    def _check(self, operations: Sequence[Operation]) -> None:
-        puts = [each for each in operations if isinstance(each, Put)]
-        if any(put.space in _OF_TRANSACTIONS for put in puts):
-            return
-        for put in puts:
-            if put.space in _OF_GROUPS:
-                scope = GROUPS[shard_of(put.key[_OF_GROUPS[Space(put.space)] :])]
-                assert self._table.holders.get(scope) is self, f"a commit of {scope} without holding it"
-
-
 class Pair:
     def __init__(self, clock: ManualClock, settings: Settings) -> None:
         self.clock = clock
         self.storage = CoordinatorStorage(clock)
-        self.scopes = ScopeTable()
-        self.coordinator: Broker = GuardedBroker(self.storage, settings, clock, self.scopes)
+        self.scopes = self.storage.scopes
+        self.coordinator = Broker(self.storage, settings, clock)
         self.member_storage = MemberStorage(self.storage, clock)
-        self.member: Broker = GuardedBroker(self.member_storage, settings, clock, self.scopes)
+        self.member = Broker(self.member_storage, settings, clock)
 
 
 @asynccontextmanager
