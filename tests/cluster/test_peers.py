@@ -62,7 +62,7 @@ def test_all_addresses_of_the_holder_are_tried(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [
-        (Refusal.NOT_HOLDER, "does not coordinate now"),
+        (Refusal.NOT_HOLDER, "does not hold the scope now"),
         (Refusal.NO_SUCH_LISTENER, "has no listener of this name"),
     ],
 )
