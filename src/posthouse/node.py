@@ -20,6 +20,7 @@ from posthouse.node_context import NodeContext, StorageSource
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Address, Settings
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
@@ -107,6 +108,7 @@ class Node:
             addresses=place.advertised,
             rack=self.settings.rack,
             version=posthouse.__version__,
+            node_id=self.settings.node_id,
         )
         registry = Registry(self._database, registration)
         node_id = await registry.register()
@@ -142,6 +144,7 @@ class Node:
             clock=self._clock,
             lease_clock=self._lease_clock,
             times=self._times,
+            moves=ScopeMoves(),
             stopping=asyncio.Event(),
         )
         roles = NodeRoles(context)
@@ -172,9 +175,9 @@ class Node:
 
     @property
     def epoch(self) -> int:
-        """Of the lease that this broker holds, or has seen last."""
-        lease = self.parts.roles.lease
-        return self.view.epoch if lease is None else lease.epoch
+        """Of the scope coordinator, which this broker holds, or has seen last."""
+        epoch = self.parts.roles.epoch
+        return self.view.epoch if epoch is None else epoch
 
     @property
     def descriptions(self) -> list[str]:

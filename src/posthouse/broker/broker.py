@@ -54,10 +54,8 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
 from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.spaces import Space
-
-_MUCH_UNWRITTEN = 4 * 1024 * 1024
-"""Enough to keep the disk busy. A new commit waits for all of it."""
 
 
 class Broker:
@@ -270,8 +268,8 @@ class Broker:
         await self._storage.close()
 
     def is_behind(self) -> bool:
-        """Back-pressure: whether so many bytes wait for the disk that more would only add latency."""
-        return self._storage.unwritten_bytes > _MUCH_UNWRITTEN
+        """Back-pressure: whether so many bytes wait for storage that more would only add latency."""
+        return self._storage.is_behind
 
     async def storage_condition(self) -> StorageCondition:
         return await self._storage.condition()
@@ -295,6 +293,11 @@ class Broker:
     @property
     def storage_metrics(self) -> StorageMetrics:
         return self._storage.metrics
+
+    @property
+    def segment_objects(self) -> SegmentObjects | None:
+        """For clients that read records from an object store by themselves; None if there is none."""
+        return self._storage.segment_objects
 
     @property
     def cluster_id(self) -> str:

@@ -92,6 +92,10 @@ class Hints:
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in list(self._links.values()):
             link.close()
+        # uvloop does not tell a protocol that its transport is closed if `create_connection` was cancelled
+        # after `connection_made`. Commits in flight still tell what they have moved.
+        self._links.clear()
+        self._traffic.hint_links = 0
 
     async def _look(self) -> None:
         while True:

@@ -11,7 +11,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from posthouse.model.proven_user import ProvenUser
-from posthouse.protocols.outbox import Chunk
 from posthouse.settings import Address
 
 FORWARDER = "forwarder"
@@ -83,19 +82,19 @@ class GuardedTransport(asyncio.Transport):
         self._may_answer = may_answer
         self._origin = origin
 
-    def write(self, data: Chunk) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._may_answer():
             self._transport.write(data)
         else:
             self._transport.abort()
 
-    def writelines(self, list_of_data: Iterable[Chunk]) -> None:
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         if self._may_answer():
             self._transport.writelines(list_of_data)
         else:
             self._transport.abort()
 
-    def write_last(self, data: Chunk) -> None:
+    def write_last(self, data: bytes | bytearray | memoryview) -> None:
         """Write what needs no lease, because it answers nothing: that the broker closes the connection."""
         self._transport.write(data)
 
@@ -108,8 +107,7 @@ class GuardedTransport(asyncio.Transport):
             if name == RELAYED_USER:
                 return self._origin.user
             if name == FORWARDER and not self._origin.is_moved:
-                found = self._transport.get_extra_info("peername")
-                return Address(found[0], found[1])
+                return Address.of_peer(self._transport.get_extra_info("peername"))
         return self._transport.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:

@@ -328,16 +328,14 @@ class Listener:
     def close(self) -> None:
         """Accept no more connections, and let every connection finish its requests."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
         for connection in list(self._visitors):
             connection.finish()
 
     def move(self, take: Take) -> None:
         """As `close`, but connections that can go on with another listener are given to `take`."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
         for connection in list(self._visitors):
             if isinstance(connection, Movable):
                 connection.move(take)
@@ -347,13 +345,19 @@ class Listener:
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
         for connection in list(self._visitors):
             if isinstance(connection, Dismissable):
                 connection.dismiss()
             else:
                 connection.abort()
+
+    def _give_up_handshakes(self) -> None:
+        """Of connections that have not joined. If the task of one that has joined is cancelled before its
+        next step, uvloop closes the transport and does not tell the connection, which would stay for ever."""
+        for task, visitor in list(self._shaking_hands.items()):
+            if not visitor.has_joined:
+                task.cancel()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

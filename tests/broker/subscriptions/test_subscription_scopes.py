@@ -142,7 +142,7 @@ async def test_a_late_failure_of_a_commit_changes_nothing(brokers: Pair) -> None
     """The progress of a lane was on its way when the scope was given up, and the storage has refused it."""
     member = brokers.member
     [subscribed] = member.subscriptions.progress(GROUP).values()
-    settling = member.subscriptions._partitions._settling
+    settling = member.subscriptions._partitions._progress_writer
     failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     failed.set_exception(Unavailable("the database is away"))
     await brokers.scopes.move(SCOPE, brokers.coordinator)

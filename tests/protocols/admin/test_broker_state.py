@@ -6,7 +6,7 @@ import aio_pika
 import httpx
 
 from posthouse.app import App
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.loaded_settings import load_settings
@@ -18,7 +18,7 @@ from tests.protocols.admin.clients import answered, client
 async def test_settings_say_where_they_come_from() -> None:
     async with AsyncBroker(max_unacked=7) as broker, client(broker) as http:
         await broker.app.broker.dynamic_settings.change(
-            Scope.CLUSTER, lambda old: {"topic.retention.ms": "5"}
+            SettingScope.CLUSTER, lambda old: {"topic.retention.ms": "5"}
         )
         found = {each["name"]: each for each in answered(await http.get("/v1/settings"))["settings"]}
         assert (found["max_unacked"]["value"], found["max_unacked"]["source"]) == ("7", "set")

@@ -119,7 +119,7 @@ async def test_import_and_export(limited: Limited, tmp_path: Path) -> None:
         "CREATE TABLE posthouse.more (id integer)",
         "DROP TABLE posthouse.broker",
         "ALTER TABLE posthouse.broker ADD more integer",
-        "INSERT INTO posthouse.schema_version (version) VALUES (2)",
+        "INSERT INTO posthouse.schema_version (version, compatible_from) VALUES (2, 2)",
         "CREATE FUNCTION posthouse.more() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
         "DROP FUNCTION posthouse.take_lease",
         "CREATE SCHEMA more",

@@ -12,12 +12,12 @@ SIZE = append(PARTITION, b"x").header.length
 
 
 def log(*, coordinates: bool = False) -> SharedLog:
-    return SharedLog(1, PARTITION, "orders-0", coordinates=coordinates)
+    return SharedLog(1, PARTITION, "orders", coordinates=coordinates)
 
 
 def batch(base: int) -> TailBatch:
     made = append(PARTITION, b"x")
-    return TailBatch(bytes(made.batch), made.header._replace(base_offset=base))
+    return TailBatch(made.batch, made.header._replace(base_offset=base))
 
 
 def tail(log: SharedLog) -> list[int]:

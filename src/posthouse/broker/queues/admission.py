@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import QueueBlocked
 
 

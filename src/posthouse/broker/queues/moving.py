@@ -21,7 +21,7 @@ from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.clock import Clock
 from posthouse.model.errors import CorruptBatch, InvalidDefinition, QueueFull, RecordTooLarge
 from posthouse.records.header_section import decode_section
@@ -59,7 +59,9 @@ class _NoPlace(Exception):
 class Mover:
     """For the queues of one namespace."""
 
-    def __init__(self, namespace: Namespace, clock: Clock, transaction: Callable[[], Wave]) -> None:
+    def __init__(
+        self, namespace: Namespace, clock: Clock, transaction: Callable[[], TransactionWave]
+    ) -> None:
         self._namespace = namespace
         self._clock = clock
         self._transaction = transaction

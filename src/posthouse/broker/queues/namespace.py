@@ -15,13 +15,13 @@ from posthouse.broker.queues.internal_topics import queue_topic
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.names import topic_name
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.sources import Source, Sources
 from posthouse.broker.queues.stored_definitions import StoredDefinitions
 from posthouse.broker.queues.stream_queue import StreamQueue
-from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router

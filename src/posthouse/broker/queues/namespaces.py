@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
-from posthouse.broker.progress.progress import lane_of
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter, lane_of
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
@@ -21,6 +21,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention, ReadersOf
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stream_window import StreamMemory
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
 from posthouse.broker.schedule.entry import Scheduled
@@ -63,16 +64,16 @@ class Namespaces:
         """Every namespace has the `predeclared` exchanges."""
         self.storage = storage
         self.clock = clock
-        self.settling = Settling(storage)
+        self.progress_writer = ProgressWriter(storage)
         self.background = Background()
         self.resources = QueueResources(
             storage=storage,
             clock=clock,
-            settling=self.settling,
+            progress_writer=self.progress_writer,
             background=self.background,
             stream_memory=StreamMemory(),
             traffic=traffic,
-            transaction=publishing.transaction,
+            transaction=partial(TransactionWave, publishing),
             tracer=tracer,
         )
         self.sources = sources
@@ -94,7 +95,7 @@ class Namespaces:
             storage,
             topics,
             clock,
-            self.settling,
+            self.progress_writer,
             sources.by_topic,
             self._queues,
             self._delete_forsaken,
@@ -109,7 +110,7 @@ class Namespaces:
 
     def mover(self, namespace: Namespace) -> Mover:
         """Moves messages between queues of the namespace."""
-        return Mover(namespace, self.clock, self._publishing.transaction)
+        return Mover(namespace, self.clock, self.resources.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
@@ -223,7 +224,7 @@ class Namespaces:
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
-        wave = self._publishing.transaction()
+        wave = self.resources.transaction()
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,
@@ -284,7 +285,7 @@ class Namespaces:
                 queue.stop()
         await self.background.drained()
         try:
-            await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
+            await self.progress_writer.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
             log.warning("queues: messages that were settled last may be redelivered: %s", error)
 

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageLane
@@ -79,7 +79,7 @@ class QueueRetention:
         storage: Storage,
         topics: Topics,
         clock: Clock,
-        settling: Settling,
+        progress_writer: ProgressWriter,
         sources: Mapping[str, Source],
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
@@ -89,7 +89,7 @@ class QueueRetention:
         self._storage = storage
         self._topics = topics
         self._clock = clock
-        self._settling = settling
+        self._progress_writer = progress_writer
         self._sources = sources
         self._queues = queues
         self._delete_forsaken = delete_forsaken
@@ -189,7 +189,7 @@ class QueueRetention:
                 changed[lane] = progress.floor, progress.stash.gone, progress.failures
                 puts += progress.puts()
         if changed:
-            await asyncio.shield(self._settling.store(dict.fromkeys(changed), puts))
+            await asyncio.shield(self._progress_writer.store(dict.fromkeys(changed), puts))
         stored = set()
         for lane, (floor, gone, failures) in changed.items():
             # Otherwise an earlier commit has failed, when this one was on its way.

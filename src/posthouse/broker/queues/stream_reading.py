@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from posthouse.broker.queues.consumer_info import ConsumerInfo, Described
-from posthouse.broker.queues.counters import QueueCounters, count_handed_out
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.resources import QueueResources
@@ -86,9 +86,8 @@ class StreamReading:
             return
         self._is_waiting = False
         if messages := self._window.take(min(credit, AT_ONCE)):
-            counters = self._stream.counters
-            counters.delivered += len(messages)
-            count_handed_out(messages, counters, self._traffic)
+            self._stream.counters.delivered += len(messages)
+            self._traffic.deliver(messages)
             if self._tracer is not None:
                 self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)

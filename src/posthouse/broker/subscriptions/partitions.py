@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from posthouse.broker.held_scopes import HeldScopes
-from posthouse.broker.progress.progress import Progress, lane_of
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import Progress, ProgressWriter, lane_of
 from posthouse.broker.subscriptions import store
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.rules import RulesOf
@@ -47,7 +46,7 @@ class SubscribedPartitions:
         self._held = held
         self._clock = clock
         self._rules = rules
-        self._settling = Settling(storage)
+        self._progress_writer = ProgressWriter(storage)
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
 
@@ -116,7 +115,7 @@ class SubscribedPartitions:
         partitions: list[SubscribedPartition] = []
         for group in groups:
             partitions += self._groups.pop(group, {}).values()
-        await self._settling.leave(partitions)
+        await self._progress_writer.leave(partitions)
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups
@@ -190,7 +189,7 @@ class SubscribedPartitions:
     def changed(self, group: GroupId, partition: PartitionId, subscribed: SubscribedPartition) -> None:
         """Store the progress soon; if that is lost, records are redelivered."""
         if subscribed.progress.is_changed and self.find(group, partition) is subscribed:
-            self._settling.changed(subscribed)
+            self._progress_writer.changed(subscribed)
 
     async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
         """Durable on return."""
@@ -203,7 +202,7 @@ class SubscribedPartitions:
         except PosthouseError:
             for subscribed in changed:
                 subscribed.progress.not_stored()
-                self._settling.changed(subscribed)
+                self._progress_writer.changed(subscribed)
             raise
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
@@ -245,7 +244,7 @@ class SubscribedPartitions:
         for partition in partitions:
             subscribed = of_group.get(partition)
             if subscribed is not None:
-                self._settling.forget(subscribed)
+                self._progress_writer.forget(subscribed)
                 removals += subscribed.progress.removals()
         return removals
 
@@ -253,4 +252,4 @@ class SubscribedPartitions:
         for opening in list(self._opening.values()):
             opening.cancel()
         partitions = [subscribed for of_group in self._groups.values() for subscribed in of_group.values()]
-        await self._settling.close(subscribed for subscribed in partitions if subscribed.progress.is_changed)
+        await self._progress_writer.close(each for each in partitions if each.progress.is_changed)

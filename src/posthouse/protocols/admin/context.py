@@ -8,6 +8,7 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
+from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
@@ -28,6 +29,7 @@ class CallContext:
     peer: str
     rates: Rates
     events: EventHub
+    schemas: Schemas
 
     @property
     def broker(self) -> Broker:

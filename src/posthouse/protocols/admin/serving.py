@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from posthouse.listener_settings import ADMIN
 from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
@@ -15,11 +16,14 @@ from posthouse.protocols.front_end import Backend
 
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
-    rates = Rates(backend.broker.namespaces)
+    rates, schemas = Rates(backend.broker.namespaces), Schemas()
     sees_all = backend.broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
-        return sources(CallContext(backend=backend, guard=sees_all, peer="", rates=rates, events=hub))
+        context = CallContext(
+            backend=backend, guard=sees_all, peer="", rates=rates, events=hub, schemas=schemas
+        )
+        return sources(context)
 
     router = PathRouter((*ROUTES, metrics_route(backend)))
-    return RequestDispatcher(backend, router, rates, EventHub(event_sources))
+    return RequestDispatcher(backend, router, rates, EventHub(event_sources), schemas)

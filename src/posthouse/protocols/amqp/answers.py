@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from posthouse.protocols.outbox import Chunk
+from posthouse.protocols.flow_control import Chunk
 
 
 class Answers(Protocol):

@@ -198,7 +198,7 @@ def consumer_priority(arguments: Arguments, subject: str) -> int:
     if (wrong := integer(priority)) is not None:
         raise invalid("x-priority", subject, wrong)
     assert isinstance(priority, int)
-    return priority
+    return int(priority)
 
 
 def check_match(arguments: Arguments) -> None:

@@ -15,7 +15,7 @@ def check_blocking(channel: Channel, binding: Binding) -> None:
     """Raises Refused."""
     if channel.session.is_guarded and _leads_to_blocking(channel, binding):
         for name in _upstream(channel, binding.source):
-            check_exchange(channel, Operation.WRITE, name)
+            check_exchange(channel.session, Operation.WRITE, name)
 
 
 def _leads_to_blocking(channel: Channel, binding: Binding) -> bool:

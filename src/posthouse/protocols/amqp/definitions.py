@@ -39,7 +39,7 @@ def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDe
     for argument, value in arguments.items():
         known = QUEUE_ARGUMENTS.get(argument)
         if known is not None and known.field is not None:
-            fields[known.field] = _CONVERTED.get(known.field, _as_it_is)(value)
+            fields[known.field] = _CONVERTED.get(known.field, _without_width)(value)
     return QueueDefinition(
         name=name,
         durable=bool(declare.durable) and not declare.exclusive,
@@ -51,8 +51,9 @@ def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDe
     )
 
 
-def _as_it_is(value: object) -> object:
-    return value
+def _without_width(value: object) -> object:
+    """Only the arguments themselves remember how wide a number was sent."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def check_may_be_unnamed(declare: Queue.Declare) -> None:

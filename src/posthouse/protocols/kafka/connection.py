@@ -99,6 +99,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         identity = PeerIdentity.of(transport, allow_cleartext=self._settings.allow_cleartext_passwords)
         self.peer = identity.peer
+        self._client = identity.address
         self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
@@ -362,9 +363,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return lost
         companions = self._companions
         assert companions is not None
-        client = self._transport.get_extra_info("peername")
         frame = request.frame if frame is None else frame
-        answered = companions.send(frame, scope, Address(client[0], client[1]), self._user)
+        answered = companions.send(frame, scope, self._client, self._user)
         if companions.is_full and self._task is None:
             self.run(request, companions.settled(answered))
         return answered
@@ -426,8 +426,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._leave_when_finished()
 
     def move(self, take: Take) -> None:
-        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends."""
-        if not can_move(self._transport) or (self.login is not None and self._user is None):
+        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends, and
+        one of another broker, which makes a new one."""
+        is_relayed = self.session.relayed_by is not None
+        if is_relayed or not can_move(self._transport) or (self.login is not None and self._user is None):
             self.finish()
             return
         self._take = take
@@ -448,7 +450,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._transport.get_write_buffer_size():
             self._loop.call_later(_SENT_SECONDS, self._leave_when_finished)
             return
-        moved, origin = taken_from(self._transport, self._waiting, self._reader, self._user)
+        moved, origin = taken_from(self._transport, self._client, self._waiting, self._reader, self._user)
         self.abort()
         take(moved, origin)
 

@@ -31,8 +31,10 @@ from posthouse.protocols.kafka.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    renew_hold,
     sasl_authenticate,
     sasl_handshake,
+    segment_manifest,
 )
 from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, LeasedCall, LeasedDispatcher
 from posthouse.protocols.membership import Membership
@@ -51,8 +53,10 @@ LOCAL = OF_GROUPS | {
     metadata.HANDLER.key,
     offset_for_leader_epoch.HANDLER.key,
     produce.HANDLER.key,
+    renew_hold.HANDLER.key,
     sasl_authenticate.HANDLER.key,
     sasl_handshake.HANDLER.key,
+    segment_manifest.HANDLER.key,
 }
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
 some call `Context.require_coordinator` for requests that need it."""

@@ -28,7 +28,7 @@ from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.definition_changes import DefinitionsChanged
-from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
+from posthouse.storage.memory.compaction import CompactionProgress, StoredBatch, compact
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
@@ -54,7 +54,7 @@ class _Log:
         self.bases: list[int] = []
         self.batches: list[StoredBatch] = []
         self.producers = ProducerTable()
-        self._compacted = Progress()
+        self._compacted = CompactionProgress()
 
     @property
     def bounds(self) -> Bounds:
@@ -160,6 +160,10 @@ class MemoryStorage:
     def unwritten_bytes(self) -> int:
         return 0
 
+    @property
+    def is_behind(self) -> bool:
+        return False
+
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_open()
         for topic in topics:
@@ -263,6 +267,10 @@ class MemoryStorage:
     @property
     def shared_state(self) -> None:
         """No other broker changes it."""
+
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)

@@ -28,7 +28,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     reasons: Annotated[list[str], Meta(description="Why the broker is not ready.")]
     topics: int
-    groups: int
+    groups: Annotated[int, Meta(description="Of every kind, share groups included.")]
     namespaces: int
     queues: int
     exchanges: int
@@ -53,7 +53,7 @@ async def overview(context: CallContext) -> Overview:
         ready=not reasons,
         reasons=reasons,
         topics=len(broker.topics),
-        groups=len(broker.groups.listed()),
+        groups=len(broker.groups.listed()) + sum(1 for _ in broker.subscriptions),
         namespaces=len(namespaces),
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),

@@ -14,8 +14,8 @@ from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import UnknownNamespace
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.management.bindings import binding_view
-from posthouse.protocols.admin.management.errors import Refusal, bad_request
+from posthouse.protocols.admin.management.bindings import binding_view, note_binding
+from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
 from posthouse.protocols.admin.management.exchanges import exchange_view, is_predeclared
 from posthouse.protocols.admin.management.node import RABBITMQ_VERSION
 from posthouse.protocols.admin.management.requests import (
@@ -129,7 +129,9 @@ async def _import(context: CallContext, request: HttpRequest, parameters: Parame
         )
     for namespace, each in parts["bindings"]:
         if text(each, "source"):
-            await channel_of(context, namespace).bind(_binding(each))
+            binding = _binding(each)
+            await channel_of(context, namespace).bind(binding)
+            note_binding(context, "bind", namespace, binding)
     return NO_CONTENT
 
 
@@ -157,7 +159,7 @@ def _located(
     try:
         return context.broker.namespaces.get(name), each
     except UnknownNamespace:
-        raise Refusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}") from None
+        raise ManagementRefusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}") from None
 
 
 async def _import_access(context: CallContext, document: Mapping[str, Any]) -> None:
@@ -181,7 +183,7 @@ async def _import_access(context: CallContext, document: Mapping[str, Any]) -> N
             continue
         try:
             await set_permissions(context, user, namespace, each)
-        except Refusal as refusal:
+        except ManagementRefusal as refusal:
             log.warning("import of definitions: permissions of user %r are skipped: %s", user, refusal)
 
 

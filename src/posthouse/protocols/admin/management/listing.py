@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from posthouse.protocols.admin.management.errors import Refusal, bad_request
+from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
 from posthouse.protocols.admin.management.name_pattern import NamePattern
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
@@ -54,7 +54,7 @@ async def _answer(
     page, size = _positive(query, "page", 1), min(_positive(query, "page_size", _PAGE_SIZE), _MOST_PAGE_SIZE)
     pages = max(-(-len(rows) // size), 1)
     if page > pages:
-        raise Refusal(
+        raise ManagementRefusal(
             400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {len(rows)}"
         )
     shown = rows[(page - 1) * size : page * size]

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.users import check_name, check_password
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request, not_found
@@ -78,8 +79,10 @@ async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> 
     users = context.broker.access.users
     is_new = users.get(name) is None
     if "password" in body:
-        await users.set_password(name, text(body, "password"))
+        check_name(name)
+        check_password(text(body, "password"))
         context.guard.note("set-credential", f"user:{name}")
+        await users.set_password(name, text(body, "password"))
     elif is_new:
         raise bad_request(
             "give the password: users are stored with SCRAM's keys, which cannot be made of RabbitMQ's hashes"
@@ -93,9 +96,11 @@ async def set_permissions(
     vhost = _virtual_host(context, namespace)
     wanted = [acl for word in OPERATIONS for acl in acls_of(user, vhost, word, text(body, word))]
     _check_changeable(context, user, vhost)
-    await context.broker.access.acls.add(wanted)
+    for acl in wanted:
+        acl.check()
     for acl in wanted:
         context.guard.note("create-acl", acl.resource, acl.rule)
+    await context.broker.access.acls.add(wanted)
     await _remove(context, user, vhost, keep=frozenset(wanted))
 
 
@@ -118,17 +123,20 @@ def _check_changeable(context: CallContext, user: str, vhost: VirtualHost) -> No
 async def _remove(context: CallContext, user: str, vhost: VirtualHost, keep: frozenset[Acl]) -> None:
     """Remove the ACLs of the user for this virtual host that are not in `keep`."""
 
-    def is_meant(acl: Acl) -> bool:
-        return (
+    def is_noted(acl: Acl) -> bool:
+        """Audited inside the change, before it is made."""
+        is_meant = (
             _is_of(acl, user)
             and acl not in keep
             and acl.operation in _TRANSLATED
             and vhost.is_reached_by(acl)
             and not vhost.others_reached_by(acl)
         )
+        if is_meant:
+            context.guard.note("delete-acl", acl.resource, acl.rule)
+        return is_meant
 
-    for acl in await context.broker.access.acls.remove(is_meant):
-        context.guard.note("delete-acl", acl.resource, acl.rule)
+    await context.broker.access.acls.remove(is_noted)
 
 
 def _known(context: CallContext, name: str) -> str:
@@ -158,8 +166,8 @@ async def _set(context: CallContext, request: HttpRequest, parameters: Parameter
 async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     name = _known(context, parameters["user"])
-    await context.broker.access.users.delete(name)
     context.guard.note("delete-credential", f"user:{name}")
+    await context.broker.access.users.delete(name)
     return NO_CONTENT
 
 

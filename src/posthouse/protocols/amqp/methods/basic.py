@@ -49,7 +49,7 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     tag = tag or channel.session.names.consumer()
     if method.queue == REPLY_TO:
         return _consume_replies(channel, method, tag)
-    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
+    check_queue(channel.session, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     subject = channel.subject("queue", queue.name)
     queue_type = queue.definition.arguments.get(QUEUE_TYPE, CLASSIC)
@@ -141,7 +141,7 @@ def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
 
 
 def get(channel: Channel, method: Basic.Get) -> Answer:
-    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
+    check_queue(channel.session, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     if not isinstance(queue, Queue):
         raise not_supported("basic.get", channel.subject("queue", queue.name))

@@ -10,7 +10,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.membership import MemberClient
 from posthouse.broker.groups.streams_answers import EndpointTopics, StreamsAnswer, Told, Trouble
 from posthouse.broker.groups.streams_assignor import Task, Tasks
-from posthouse.broker.groups.streams_member import Endpoint, StreamsBeat
+from posthouse.broker.groups.streams_member import StreamsBeat, UserEndpoint
 from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, TopicExists, Unavailable
@@ -100,7 +100,7 @@ def _beat(context: Context, request: StreamsGroupHeartbeatRequest) -> StreamsBea
         if request.active_tasks is None
         else Tasks(active=_tasks(request.active_tasks), standby=_tasks(request.standby_tasks or ())),
         process=request.process_id,
-        endpoint=None if endpoint is None else Endpoint(endpoint.host, endpoint.port),
+        endpoint=None if endpoint is None else UserEndpoint(endpoint.host, endpoint.port),
         tags=None if tags is None else {each.key: each.value for each in tags},
         endpoint_epoch=request.endpoint_information_epoch,
         shuts_down=request.shutdown_application,

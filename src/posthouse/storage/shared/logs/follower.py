@@ -190,7 +190,7 @@ class Follower:
 
     async def _lose(self, loss: str) -> NoReturn:
         """Raises CommitsLost; Unavailable if the database cannot record it, and then the next look finds it
-        again. It is recorded first: a broker that is fenced gives up the lease, and no other may take it."""
+        again. It is recorded first: a broker that is fenced loses its scopes, and no other may take them."""
         await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
         self._loss = loss
         lost = CommitsLost(loss)

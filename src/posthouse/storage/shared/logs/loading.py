@@ -1,4 +1,4 @@
-"""What a storage reads from the database: topics, logs and state; with the lease also producers."""
+"""What a storage reads from the database: topics, logs and state; for the coordinator also producers."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from posthouse.storage.stored_state import StoredState
 
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
-"""For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
+"""For each page of rows. A holder that waits for a database that hangs keeps its scopes from the others."""
 _CLUSTER = """
 SELECT id, confirmed_losses, seq, EXISTS (SELECT FROM local_import WHERE awaits_coordinator)
   FROM cluster, last_change
@@ -140,9 +140,7 @@ def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic], coordinat
 
 
 def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) -> SharedLog:
-    return SharedLog(
-        id, PartitionId(topic.id, partition), f"{topic.name}-{partition}", coordinates=coordinates
-    )
+    return SharedLog(id, PartitionId(topic.id, partition), topic.name, coordinates=coordinates)
 
 
 async def _producers(

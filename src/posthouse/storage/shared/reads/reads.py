@@ -17,6 +17,7 @@ from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.producers import AbortedTransaction
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch
 from posthouse.storage.shared.readers import Readers
+from posthouse.storage.shared.reads.found_pieces import KEPT_SECONDS, FoundPieces, RememberedPieces
 from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
 from posthouse.storage.shared.reads.pieces import find_pieces
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
@@ -25,6 +26,9 @@ _ATTEMPTS = 5
 """Pieces move to segments while they are read, but not that often."""
 _PAUSE_SECONDS = 0.02
 _PIECES_AT_ONCE = 64
+_MOST_BYTES = 2**40
+_AHEAD = 2
+"""With as much again as is asked for: a reader mostly goes on behind what it has read."""
 _LATER = """
 SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
 UNION ALL
@@ -66,9 +70,14 @@ class Reads:
         self._readers = readers
         self._pieces = pieces
         self._following = following
+        self._remembered = RememberedPieces()
 
     async def close(self) -> None:
         await self._readers.close()
+
+    def moved(self, log: SharedLog) -> None:
+        """Compaction has replaced segments of the log."""
+        self._remembered.forget(log.id)
 
     async def read(
         self, log: SharedLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
@@ -145,9 +154,20 @@ class Reads:
         to `aborted`, by the offset of the marker."""
         attempts = 0
         while offset < end:
-            pieces = await self._find(log, offset, max_bytes, aborted)
+            found = await self._found(log, offset, with_aborted=aborted is not None)
+            pieces = found.window(offset, _AHEAD * max_bytes)
+            await self._pieces.prepare(log, pieces)
+            limit = end
+            if aborted is not None:
+                limit = min(end, found.stable)
+                reached = min(limit, pieces[-1].last + 1 if pieces else offset)
+                aborted.update(
+                    (each.last_offset, each)
+                    for each in found.aborted or ()
+                    if each.last_offset >= offset and each.first_offset < reached
+                )
             for piece in pieces:
-                while offset <= piece.last and offset < end:
+                while offset <= piece.last and offset < limit:
                     chunk = await self._pieces.chunk(log, piece, offset)
                     if chunk is None:
                         break
@@ -160,38 +180,47 @@ class Reads:
             else:
                 if pieces:
                     continue
+            self._remembered.forget(log.id)
             attempts += 1
             if attempts == _ATTEMPTS:
                 raise DataDamaged(f"{log.name}: no run or segment has the bytes of offset {offset}")
             await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
+    async def _found(self, log: SharedLog, offset: int, *, with_aborted: bool) -> FoundPieces:
+        now = asyncio.get_running_loop().time()
+        known = self._remembered.get(log.id, offset, now, with_aborted=with_aborted)
+        if known is not None:
+            self._following.watch(log)  # what is remembered does not tell that the log was trimmed elsewhere
+            return known
+        found = await self._find(log, offset, _PIECES_AT_ONCE, with_aborted=with_aborted)
+        self._remembered.add(found)
+        return found
+
     async def _find(
-        self,
-        log: SharedLog,
-        offset: int,
-        max_bytes: int,
-        aborted: dict[int, AbortedTransaction] | None = None,
-    ) -> list[RunRow | SegmentRow]:
-        """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
+        self, log: SharedLog, offset: int, max_pieces: int, *, with_aborted: bool = False
+    ) -> FoundPieces:
+        stable, until = log.stable, asyncio.get_running_loop().time() + KEPT_SECONDS
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
                 connection,
                 log.id,
                 offset,
-                max_bytes=2 * max_bytes,
-                max_rows=_PIECES_AT_ONCE,
-                with_aborted=aborted is not None,
+                max_bytes=_MOST_BYTES,
+                max_rows=max_pieces,
+                with_aborted=with_aborted,
             )
-            if found is None:
-                raise UnknownPartition(f"the topic of {log.name} is deleted")
-            log.trim(found.start)
-            if offset < found.start:
-                raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
-            if aborted is not None:
-                aborted.update((each.last_offset, each) for each in found.aborted)
-            self._pieces.expect(found.pieces)
-            await self._pieces.load_inline(connection, found.pieces)
-        return list(found.pieces)
+        if found is None:
+            raise UnknownPartition(f"the topic of {log.name} is deleted")
+        log.trim(found.start)
+        if offset < found.start:
+            raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+        return FoundPieces(
+            log=log.id,
+            pieces=found.pieces,
+            stable=stable,
+            aborted=found.aborted if with_aborted else None,
+            until=until,
+        )
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
         """Raises OffsetOutOfRange if the start of the log in the database stays ahead of that in memory."""
@@ -202,7 +231,7 @@ class Reads:
             if base is None:
                 return None
             try:
-                pieces = await self._find(log, max(base, offset), 1)
+                pieces = (await self._find(log, max(base, offset), 1)).pieces
                 if not pieces:
                     raise OffsetOutOfRange(f"{log.name}: nothing is at offset {max(base, offset)}")
                 found = await self._first_in(log, pieces[0], timestamp)

@@ -63,7 +63,7 @@ class ImportRows:
     async def _transaction(self, doing: str) -> AsyncIterator[None]:
         async with meaning(doing), self._connection.transaction():
             await self._connection.execute(
-                "SELECT check_lease(%s, %s)", [self._lease.incarnation, self._lease.epoch]
+                "SELECT check_coordinator(%s, %s)", [self._lease.incarnation, self._lease.epoch]
             )
             yield
 

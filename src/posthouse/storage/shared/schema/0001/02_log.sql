@@ -12,7 +12,7 @@ CREATE TABLE topic (
     name text NOT NULL,
     partitions integer NOT NULL,
     overrides jsonb NOT NULL,
-    -- Only the holder of the lease appends to its logs: their records are routed to queues in the same commit. It is
+    -- Only the coordinator appends to its logs: their records are routed to queues in the same commit. It is
     -- set before the first route counts, and never taken back.
     coordinated boolean NOT NULL DEFAULT false,
     -- Its rows and objects are removed in the background.
