@@ -147,8 +147,8 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
-test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
-	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java
+test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, and Java clients of two brokers; fetches 100 MB the first time
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/cluster/test_survival.py
 
 SPARK_TESTS :=
 test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark
