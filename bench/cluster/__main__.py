@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 from rich.console import Console
 
-from bench.cluster import contest, failover, partitions, report
+from bench.cluster import contest, failover, history, partitions, report
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import running_servers
 from bench.queues.display import Display
@@ -28,6 +28,7 @@ SCENARIOS = {
     "contest": Scenario(contest.contest, contest.NOTE),
     "failover": Scenario(failover.failover, failover.NOTE),
     "partitions": Scenario(partitions.partitions, partitions.NOTE),
+    "history": Scenario(history.history, history.NOTE),
 }
 
 
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=full.seconds, help="of each load")
     parser.add_argument("--rounds", type=int, default=full.rounds)
     parser.add_argument("--partitions", type=int, default=full.partitions)
+    parser.add_argument("--history-bytes", type=int, default=full.history_bytes)
     parser.add_argument("--write", action="store_true", help="write the page after a trial too")
     return parser
 

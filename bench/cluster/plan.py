@@ -12,6 +12,8 @@ class Plan:
     """Of each measurement of a load."""
     rounds: int = 3
     partitions: int = 100_000
+    history_bytes: int = 600_000_000
+    """Of each topic whose history is read."""
 
 
 @dataclass(frozen=True, slots=True)
