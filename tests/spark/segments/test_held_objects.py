@@ -14,7 +14,7 @@ from posthouse.spark.schema import source_schema
 from posthouse.spark.segments import holds
 from posthouse.spark.streaming import StreamReader
 from posthouse.spark.tasks import holds_of
-from tests.spark.segments.conftest import Cluster
+from tests.spark.segments.clusters import Cluster
 from tests.spark.segments.queries import Query, Row, fill
 
 ROWS = 1000
