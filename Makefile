@@ -141,7 +141,7 @@ build/versitygw: Makefile
 test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and crash suites on PostgreSQL and an object store
 	POSTHOUSE_CLUSTER=1 $(BIN)/pytest -n 2 --durations 15 tests/storage/shared tests/cluster tests/clients tests/crash \
 	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
-	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py
+	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Four workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin

@@ -13,6 +13,7 @@ from bench.cluster import (
     connections,
     contest,
     failover,
+    history,
     many,
     moving,
     partitions,
@@ -41,6 +42,7 @@ SCENARIOS = {
     "moving": Scenario(moving.moving, moving.NOTE),
     "partitions": Scenario(partitions.partitions, partitions.NOTE),
     "many": Scenario(many.many, many.NOTE),
+    "history": Scenario(history.history, history.NOTE),
 }
 
 
@@ -92,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--idle-connections", type=int, default=full.idle_connections, help="of one protocol at one broker"
     )
+    parser.add_argument("--history-bytes", type=int, default=full.history_bytes)
     parser.add_argument("--write", action="store_true", help="write the page after a trial too")
     return parser
 

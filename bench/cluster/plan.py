@@ -17,6 +17,8 @@ class Plan:
     """Of clients, over three brokers."""
     idle_connections: int = 2_000
     """Of one protocol at one broker."""
+    history_bytes: int = 600_000_000
+    """Of each topic whose history is read."""
 
 
 @dataclass(frozen=True, slots=True)
