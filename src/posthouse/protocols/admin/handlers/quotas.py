@@ -11,6 +11,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.turns import in_turns
 
 Rate = Annotated[float, Meta(gt=0)]
 
@@ -58,7 +59,10 @@ def _view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[QuotaView]:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
-    found = {entity.key().decode(): (entity, dict(rates)) for entity, rates in context.broker.access.quotas}
+    found = {
+        entity.key().decode(): (entity, dict(rates))
+        async for entity, rates in in_turns(list(context.broker.access.quotas))
+    }
     return await page_in_turns(found, paging, lambda key: _view(*found[key]), sees=lambda key: True)
 
 
