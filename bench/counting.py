@@ -13,7 +13,7 @@ from time import perf_counter
 from types import SimpleNamespace
 from typing import Any, Final
 
-from posthouse.broker.queues.counters import QueueCounters, count_handed_out
+from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.traffic import Traffic
 from posthouse.model.histogram import SECONDS
 from posthouse.protocols.request_metrics import RequestMetrics
@@ -59,7 +59,7 @@ def message_seconds() -> float:
     def count() -> None:
         counters.published += _AT_ONCE
         publishes.seconds.observe_many(0.004, _AT_ONCE)
-        count_handed_out(messages, counters, traffic)
+        counters.redelivered += traffic.deliver(messages)
         counters.delivered += _AT_ONCE
         deliveries.untimed += _AT_ONCE
         for _ in range(_AT_ONCE):
