@@ -1,5 +1,6 @@
 """The app of a node in one role, with all that it exchanges with other brokers."""
 
+import asyncio
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +16,7 @@ from posthouse.model.brokers import ClusterBroker
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import NodeContext
 from posthouse.node_place import PEER
+from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import SECONDS_TO_PROVE
 from posthouse.protocols.introduction import Origin
@@ -64,11 +66,12 @@ class CoordinatorStanding:
 class NodeApp:
     """Started once, stopped once."""
 
-    def __init__(self, node: NodeContext, lease: Lease, *, coordinates: bool) -> None:
-        """Of the coordinator, or of a member."""
+    def __init__(self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, coordinates: bool) -> None:
+        """Of the coordinator, or of a member. While it serves, the `keeper` gives it scopes of groups."""
         self._node = node
         self._lease = lease
-        self._coordinates = coordinates
+        self._keeper = keeper
+        self._keeping: asyncio.Task[None] | None = None
         traffic = PeerTraffic()
         self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         storage = node.storages.make(lease, coordinates=coordinates)
@@ -106,6 +109,7 @@ class NodeApp:
     async def start(self) -> None:
         await self.app.start(self._node.place.copies())
         self._hints.start()
+        self._keeping = asyncio.create_task(self._keeper.run(self.app.broker, self._node.registry))
 
     def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
         """What serves connections of other brokers."""
@@ -122,8 +126,10 @@ class NodeApp:
         return partial(listener.adopt, origin=origin)
 
     def sweep(self) -> None:
-        """To be called about once a second."""
+        """To be called about once a second. Raises what the keeper of scopes has failed with."""
         self._relay.sweep()
+        if self._keeping is not None and self._keeping.done():
+            self._keeping.result()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""
@@ -141,6 +147,9 @@ class NodeApp:
         knows no other living broker, a closed connection would be the end: it asks only the addresses that it
         began with."""
         await self._hints.stop()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         if moved is None:
             await self.app.stop(at_once=at_once)
             return
