@@ -17,7 +17,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.log_news import Grown, LogNews
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
-from posthouse.storage.shared.membership.registry import Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry
 
 AGAIN_SECONDS = 0.5
 REST_SECONDS = 5.0
@@ -58,7 +58,7 @@ class NodeContext:
     loaded: LoadedSettings
     place: NodePlace
     database: Database
-    registry: Registry
+    registry: BrokerRegistry
     own: ClusterBroker
     secret: bytes
     """Of the cluster: brokers prove with it that they belong to it."""

@@ -13,7 +13,7 @@ from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.reading import keys_in, read_piece
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.storage.contract import Storage
 
 FEW_OF_WINDOW = 8
@@ -21,7 +21,7 @@ FEW_OF_WINDOW = 8
 
 
 class ScheduleLoader:
-    def __init__(self, storage: Storage, buckets: Buckets, window: Window) -> None:
+    def __init__(self, storage: Storage, buckets: Buckets, window: ScheduleWindow) -> None:
         self._storage = storage
         self._buckets = buckets
         self.window = window
