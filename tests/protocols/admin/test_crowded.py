@@ -108,6 +108,20 @@ def test_a_whole_list_blocks_nothing(crowded: Filled, path: str) -> None:
     assert probe.longest < MOST_SECONDS
 
 
+def test_events_of_every_kind_block_nothing(crowded: Filled) -> None:
+    longest = []
+    for number in range(3):
+        with crowded.http.stream("GET", "/v1/events") as response:
+            lines = response.iter_lines()
+            assert "ready" in next(line for line in lines if line.startswith("event"))
+            with crowded.probed() as probe:
+                crowded.http.put(f"/api/queues/%2F/new-{number}", json={}).raise_for_status()
+                assert any(f'"new-{number}"' in line for line in lines)
+            longest.append(probe.longest)
+        crowded.http.delete(f"/api/queues/%2F/new-{number}").raise_for_status()
+    assert min(longest) < MOST_SECONDS
+
+
 def test_everything_is_there(crowded: Filled) -> None:
     overview, _ = crowded.get("/v1/overview")
     assert (overview["topics"], overview["queues"]) == (TOPICS, QUEUES)

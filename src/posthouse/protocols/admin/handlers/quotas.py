@@ -43,7 +43,7 @@ def _who(name: str | None, is_default: bool, what: str) -> Who:
     return DEFAULT if is_default else name
 
 
-def _view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
+def view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
     return QuotaView(
         user=entity.user if isinstance(entity.user, str) else None,
         user_default=entity.user is DEFAULT,
@@ -63,7 +63,7 @@ async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[Quot
         entity.key().decode(): (entity, dict(rates))
         async for entity, rates in in_turns(list(context.broker.access.quotas))
     }
-    return await page_in_turns(found, paging, lambda key: _view(*found[key]), sees=lambda key: True)
+    return await page_in_turns(found, paging, lambda key: view(*found[key]), sees=lambda key: True)
 
 
 async def _set(context: CallContext, parameters: msgspec.Struct, body: QuotaView) -> QuotaView:
