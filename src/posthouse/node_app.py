@@ -1,5 +1,6 @@
 """The app of a node in one role, with all that it exchanges with other brokers."""
 
+import asyncio
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -10,11 +11,12 @@ from posthouse.cluster.hints import HintPeer, Hints
 from posthouse.cluster.member_front_ends import member_front_ends
 from posthouse.cluster.peers import Adopt
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
-from posthouse.cluster.relaying import CoordinatorRelay
+from posthouse.cluster.relaying import ScopeRelay
 from posthouse.model.brokers import ClusterBroker
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import NodeContext
 from posthouse.node_place import PEER
+from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import SECONDS_TO_PROVE
 from posthouse.protocols.introduction import Origin
@@ -64,13 +66,14 @@ class CoordinatorStanding:
 class NodeApp:
     """Started once, stopped once."""
 
-    def __init__(self, node: NodeContext, lease: Lease, *, coordinates: bool) -> None:
-        """Of the coordinator, or of a member."""
+    def __init__(self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, coordinates: bool) -> None:
+        """Of the coordinator, or of a member. While it serves, the `keeper` gives it scopes of groups."""
         self._node = node
         self._lease = lease
-        self._coordinates = coordinates
+        self._keeper = keeper
+        self._keeping: asyncio.Task[None] | None = None
         traffic = PeerTraffic()
-        self._relay = None if coordinates else CoordinatorRelay(node.own.incarnation, node.dialler, traffic)
+        self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         storage = node.storages.make(lease, coordinates=coordinates)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
         self.app = App(
@@ -106,13 +109,14 @@ class NodeApp:
     async def start(self) -> None:
         await self.app.start(self._node.place.copies())
         self._hints.start()
+        self._keeping = asyncio.create_task(self._keeper.run(self.app.broker, self._node.registry))
 
     def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
         """What serves connections of other brokers."""
         if isinstance(passage, HintPassage):
             return partial(self._hints.adopt, passage=passage)
-        if not self._coordinates:
-            return Refusal.NOT_COORDINATOR
+        if not self.app.broker.holds(passage.scope):
+            return Refusal.NOT_HOLDER
         listener = self.app.listener(passage.listener)
         if listener is None:
             return Refusal.NO_SUCH_LISTENER
@@ -122,9 +126,10 @@ class NodeApp:
         return partial(listener.adopt, origin=origin)
 
     def sweep(self) -> None:
-        """To be called about once a second."""
-        if self._relay is not None:
-            self._relay.sweep()
+        """To be called about once a second. Raises what the keeper of scopes has failed with."""
+        self._relay.sweep()
+        if self._keeping is not None and self._keeping.done():
+            self._keeping.result()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""
@@ -142,6 +147,9 @@ class NodeApp:
         knows no other living broker, a closed connection would be the end: it asks only the addresses that it
         began with."""
         await self._hints.stop()
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         if moved is None:
             await self.app.stop(at_once=at_once)
             return

@@ -10,7 +10,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
-from posthouse.protocols.introduction import Introduction, Origin
+from posthouse.protocols.introduction import Dismissable, Introduction, Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
@@ -53,14 +53,6 @@ class Connection(Protocol):
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
 
 
-@runtime_checkable
-class Dismissable(Protocol):
-    """A connection whose protocol has words for a broker that stops at once."""
-
-    def dismiss(self) -> None:
-        """Tell the client if it takes that without a wait, and close."""
-
-
 Take = Callable[[socket.socket, Origin], None]
 """Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
 
@@ -84,8 +76,8 @@ class Listener:
         *,
         may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """While `may_answer` is false, connections are closed: those that would send at once, the others when
-        two sweeps have found it false. None is always true."""
+        """While `may_answer` is false, connections are closed, with words if their protocol has them: those
+        that would send at once, the others when two sweeps have found it false. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -304,8 +296,7 @@ class Listener:
                 "listener %s: closing all %d connections: the broker may not answer without its lease",
                 *(self._name, len(self._visitors)),
             )
-            for connection in list(self._visitors):
-                connection.abort()
+            self._dismiss_all()
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
@@ -346,6 +337,9 @@ class Listener:
         """Accept no more connections, and close every connection immediately."""
         self._close_sockets()
         self._give_up_handshakes()
+        self._dismiss_all()
+
+    def _dismiss_all(self) -> None:
         for connection in list(self._visitors):
             if isinstance(connection, Dismissable):
                 connection.dismiss()

@@ -62,7 +62,7 @@ async def test_tail_segments_and_objects(logs: SharedLogs) -> None:
     assert [(each.state, each.runs) for each in before.slots[:2]] == [("open", 9), ("free", 0)]
     await consolidation(logs).consolidate([log])
     after = await read_status(logs.connection)
-    assert (after.logs.tail_runs, after.objects.doomed) == (3, 2)
+    assert (after.logs.tail_runs, after.objects.doomed, after.objects.held) == (3, 2, 0)
     assert after.logs.segments > 0 and after.logs.segment_bytes > 0
     assert after.logs.bytes == before.logs.bytes
     assert after.database_bytes > 0

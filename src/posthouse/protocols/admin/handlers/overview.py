@@ -11,6 +11,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 from posthouse.protocols.admin.handlers.health import unready_reasons
+from posthouse.protocols.admin.traffic_totals import TrafficView
 
 
 class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +34,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     queues: int
     exchanges: int
     connections: int
+    traffic: TrafficView
     authentication: bool
     listeners: list[ListenerView]
 
@@ -58,6 +60,7 @@ async def overview(context: CallContext) -> Overview:
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),
         connections=sum(len(each.listener) for each in context.listeners),
+        traffic=await context.kept.traffic.now(),
         authentication=context.settings.must_log_in,
         listeners=[
             ListenerView(

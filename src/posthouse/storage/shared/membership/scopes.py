@@ -72,15 +72,12 @@ class Scopes:
                     doing=f"releasing the scope {scope}",
                 )
 
-    async def release_all(self) -> None:
-        """As `release`, of everything that is held. If the database is away, the rest is released with the
-        lease."""
-        for scope in sorted(self.lease.scopes):
-            try:
-                await self.release(scope)
-            except DatabaseAway as error:
-                log.warning("the scope %s could not be released: %s", scope, error)
-                return
+    async def give_up(self, scope: Scope) -> None:
+        """As `release`. If the database is away, the scope is released with the lease."""
+        try:
+            await self.release(scope)
+        except DatabaseAway as error:
+            log.warning("the scope %s could not be released: %s", scope, error)
 
     async def close(self) -> None:
         await self._link.close()
