@@ -103,9 +103,10 @@ class Listener:
     def has_tls(self) -> bool:
         return self._tls is not None
 
-    async def start(self, address: Address, tls: Certificates | None = None) -> Address:
-        """Bind; returns the actual address, with the port that the system chose for port 0."""
-        return self.start_on(await ListeningSockets.bind(address), tls)
+    async def start(self, address: Address, tls: Certificates | None = None, *, setting: str = "") -> Address:
+        """Bind; returns the actual address, with the port that the system chose for port 0. `setting` is the
+        one that has the address."""
+        return self.start_on(await ListeningSockets.bind(address, setting), tls)
 
     def start_on(self, listening: ListeningSockets, tls: Certificates | None = None) -> Address:
         """Accept on sockets that are bound already. They belong to the listener from now on."""
