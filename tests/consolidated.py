@@ -21,6 +21,11 @@ from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import ObjectStore
 
+_HOLDER = """
+SELECT lease.holder, lease.epoch FROM lease JOIN scope ON scope.holder = lease.holder
+WHERE scope.name IN ('all', 'coordinator')
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class _HeldLease:
@@ -58,8 +63,7 @@ async def _with(
     database, store = Database(url), open_object_store(objects, timeout=30)
     try:
         async with await database.connect("tests") as connection:
-            found = await connection.execute("SELECT holder, epoch FROM lease WHERE holder IS NOT NULL")
-            [(holder, epoch)] = await found.fetchall()
+            [(holder, epoch)] = await (await connection.execute(_HOLDER)).fetchall()
         await work(database, store, _HeldLease(holder, epoch))
     finally:
         await store.close()
