@@ -7,6 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
@@ -21,11 +22,6 @@ from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import ObjectStore
 
-_HOLDER = """
-SELECT lease.holder, lease.epoch FROM lease JOIN scope ON scope.holder = lease.holder
-WHERE scope.name IN ('all', 'coordinator')
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class _HeldLease:
@@ -37,6 +33,9 @@ class _HeldLease:
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
         raise AssertionError("nothing is committed by a storage here")
+
+    def holds(self, scope: Scope) -> bool:
+        return True
 
     def fenced(self, why: str) -> None:
         raise AssertionError(why)
@@ -63,7 +62,10 @@ async def _with(
     database, store = Database(url), open_object_store(objects, timeout=30)
     try:
         async with await database.connect("tests") as connection:
-            [(holder, epoch)] = await (await connection.execute(_HOLDER)).fetchall()
+            found = await connection.execute(
+                "SELECT holder, lease.epoch FROM lease JOIN scope USING (holder) WHERE name = 'coordinator'"
+            )
+            [(holder, epoch)] = await found.fetchall()
         await work(database, store, _HeldLease(holder, epoch))
     finally:
         await store.close()

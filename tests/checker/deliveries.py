@@ -1,9 +1,7 @@
 """The order in which messages are handed out, and the mark of those that are handed out again."""
 
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from math import inf
 
 from tests.checker.history import Deliver, Drained, Outcome, Publish, Subscribe
 from tests.checker.queues import Queues
@@ -22,13 +20,13 @@ def check_deliveries(queues: Queues) -> Iterator[Anomaly]:
 
 
 def _unmarked(queues: Queues) -> Iterator[Anomaly]:
-    """A message is handed out once without the mark *redelivered*. After a fault the broker may have
-    forgotten whether it was, so what comes after the first one is not judged."""
+    """A message is handed out once without the mark *redelivered*. After a fault or a takeover the broker may
+    have forgotten whether it was, so what comes after the first one is not judged."""
     for (queue, value), deliveries in queues.deliveries.items():
         publish = queues.publishes.get((queue, value))
         if len(deliveries) < 2 or publish is None:
             continue
-        calm = _calm_until(queues, publish)
+        calm = queues.calm_until(publish)
         unmarked = sum(not each.redelivered and each.at < calm for each in deliveries)
         if unmarked > 1:
             text = f"{value} came {unmarked} times from {queue} as if for the first time"
@@ -73,7 +71,7 @@ def _order_of_deliveries(
 def _is_first_and_sure(queues: Queues, publish: Publish, delivery: Deliver) -> bool:
     if delivery.redelivered or publish.outcome is not Outcome.OK:
         return False
-    return delivery.at < _calm_until(queues, publish)
+    return delivery.at < queues.calm_until(publish)
 
 
 def _order_of_the_untouched(queues: Queues, drained: Drained) -> Iterator[Anomaly]:
@@ -88,9 +86,3 @@ def _order_of_the_untouched(queues: Queues, drained: Drained) -> Iterator[Anomal
             text = f"{value} was in {drained.queue} behind what process {publish.process} published later"
             yield Anomaly(Kind.QUEUE_ORDER, text, (value,))
         latest[publish.process] = max(latest[publish.process], publish.invoked)
-
-
-def _calm_until(queues: Queues, publish: Publish) -> float:
-    """The time of the first fault that the message lived through."""
-    index = bisect_left(queues.faults, publish.invoked)
-    return queues.faults[index] if index < len(queues.faults) else inf

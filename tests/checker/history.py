@@ -122,6 +122,16 @@ class Fault:
 
 
 @dataclass(slots=True)
+class Takeover:
+    """Some time from `since` until `at` another broker took over. What only the one before had in its memory,
+    such as deliveries of a share group that were not answered, is forgotten, though there may be no fault:
+    the one before may have stopped in good order."""
+
+    since: int
+    at: int
+
+
+@dataclass(slots=True)
 class FinalRead:
     """All of a partition, as (offset, value), after all faults and all other operations are over.
 
@@ -197,6 +207,7 @@ Operation = (
     | CommittedOffset
     | Watermarks
     | Fault
+    | Takeover
     | FinalRead
     | Publish
     | Subscribe

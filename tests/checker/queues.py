@@ -1,9 +1,22 @@
 """The queues' part of a history, sorted for the checks; messages that are missing, and that should be."""
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
+from math import inf
 
-from tests.checker.history import Ack, Deliver, Drained, Fault, Operation, Outcome, Publish, Subscribe
+from tests.checker.history import (
+    Ack,
+    Deliver,
+    Drained,
+    Fault,
+    Operation,
+    Outcome,
+    Publish,
+    Subscribe,
+    Takeover,
+)
 from tests.checker.report import Anomaly, Kind
 
 Key = tuple[str, int]
@@ -19,10 +32,14 @@ class Queues:
         self.drained: defaultdict[str, list[Drained]] = defaultdict(list)
         self.consumed: set[str] = set()
         """Queues that had a consumer before the last one."""
-        self.faults: list[int] = []
+        self._upsets: list[tuple[int, int]] = []
+        """The end and the beginning of each fault and takeover."""
         for operation in history:
             self._add(operation)
-        self.faults.sort()
+        self._upsets.sort()
+        earliest = accumulate((since for _, since in reversed(self._upsets)), min)
+        self._calm_until = [*reversed([*earliest]), inf]
+        """The earliest beginning of each upset and those after it."""
 
     def _add(self, operation: Operation) -> None:
         match operation:
@@ -43,9 +60,15 @@ class Queues:
             case Drained():
                 self.drained[operation.queue].append(operation)
             case Fault():
-                self.faults.append(operation.at)
+                self._upsets.append((operation.at, operation.at))
+            case Takeover():
+                self._upsets.append((operation.at, operation.since))
             case _:
                 pass  # the log's
+
+    def calm_until(self, publish: Publish) -> float:
+        """The time of the first fault or takeover that the message lived through."""
+        return self._calm_until[bisect_left(self._upsets, (publish.invoked, 0))]
 
 
 def check_queues(queues: Queues) -> Iterator[Anomaly]:

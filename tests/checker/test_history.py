@@ -20,6 +20,7 @@ from tests.checker.history import (
     Publish,
     Send,
     Subscribe,
+    Takeover,
     Watermarks,
     from_line,
     to_line,
@@ -29,6 +30,7 @@ ORDERS = ("orders", 0)
 EACH = History(
     [
         Fault(1, "kill -9 \u2013 at once"),
+        Takeover(1, 2),
         Send(1, 2, 3, ORDERS, 7, Outcome.OK, 0),
         Send(1, 2, 3, ORDERS, 8, Outcome.UNKNOWN, None, transaction=4),
         End(1, 4, 5, 4, True, Outcome.FAILED),

@@ -18,6 +18,7 @@ from tests.checker.history import (
     Poll,
     Publish,
     Send,
+    Takeover,
     Watermarks,
 )
 from tests.checker.judge import check
@@ -131,6 +132,14 @@ FINE: dict[str, list[Operation]] = {
         Deliver(2, 6, Q, 1, False),
         Drained(Q, [1]),
     ],
+    "a broker that stops forgets who was handed what was published meanwhile": [
+        Fault(1, "restart of a"),
+        Publish(1, 2, 3, Q, 1, OK),
+        Deliver(2, 4, Q, 1, False),
+        Takeover(3, 6),
+        Deliver(3, 7, Q, 1, False),
+        Drained(Q, [1]),
+    ],
     "a slow consumer reads what another has settled meanwhile": [
         Publish(1, 1, 2, Q, 1, OK),
         Deliver(2, 4, Q, 1, True),
@@ -185,3 +194,10 @@ def test_values_must_be_unique() -> None:
         check(History([Send(1, 1, 2, P, 1, OK, 0), Send(1, 3, 4, P, 1, OK, 1)]))
     with pytest.raises(ValueError, match="published twice"):
         check(History([Publish(1, 1, 2, Q, 1, OK), Publish(1, 3, 4, Q, 1, OK)]))
+
+
+@pytest.mark.parametrize("takeover", [Takeover(1, 3), Takeover(6, 8)], ids=["before", "after"])
+def test_a_takeover_excuses_only_what_it_can_have_forgotten(takeover: Takeover) -> None:
+    deliveries = [Deliver(2, 4, Q, 1, False), Deliver(3, 5, Q, 1, False)]
+    report = check(History([Publish(1, 3 if takeover.at > 3 else 4, 5, Q, 1, OK), *deliveries, takeover]))
+    assert report.kinds == {Kind.UNMARKED_REDELIVERY}

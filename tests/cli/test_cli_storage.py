@@ -65,7 +65,7 @@ def test_migrate_says_what_it_did(database: str) -> None:
 def test_a_newer_version_of_the_tables_is_refused(database: str) -> None:
     posthouse("storage", "migrate", "--database", database)
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("INSERT INTO posthouse.schema_version (version) VALUES (99)")
+        connection.execute("INSERT INTO posthouse.schema_version (version, compatible_from) VALUES (99, 99)")
     for command in ("migrate", "status"):
         done = posthouse("storage", command, "--database", database)
         assert done.returncode == 1

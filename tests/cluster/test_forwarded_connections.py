@@ -4,19 +4,23 @@ import asyncio
 import contextlib
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import pytest
+import uvloop
 
 from posthouse.cluster import forwarding
-from posthouse.cluster.dialling import Coordinator, Dialler
+from posthouse.cluster.dialling import Dialler, ScopeHolder
 from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
 from posthouse.cluster.peers import PeerListener
+from posthouse.cluster.preamble import Passage, RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import Scope
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.listening import ListeningSockets
@@ -29,9 +33,9 @@ class _HolderNow:
     """What the view of the standby says."""
 
     def __init__(self, address: Address) -> None:
-        self.found: Coordinator | None = Coordinator(incarnation=uuid4(), address=address)
+        self.found: ScopeHolder | None = ScopeHolder(incarnation=uuid4(), address=address)
 
-    def __call__(self) -> Coordinator | None:
+    def __call__(self, scope: Scope) -> ScopeHolder | None:
         return self.found
 
 
@@ -177,7 +181,81 @@ async def test_connections_to_an_old_holder_end_when_another_is_known() -> None:
         passing.standby.sweep()
         await asyncio.sleep(0.1)
         assert len(passing.standby) == 1
-        passing.holder.found = Coordinator(incarnation=uuid4(), address=None)
+        passing.holder.found = ScopeHolder(incarnation=uuid4(), address=None)
         passing.standby.sweep()
         await until(lambda: not len(passing.standby), 3)
         client.close()
+
+
+def _run_as_served(talk: Coroutine[Any, Any, None]) -> None:
+    """In the event loop of a served broker, which raises where asyncio's forgives. Errors in callbacks, which
+    it only logs, fail the test."""
+    errors: list[dict[str, Any]] = []
+
+    async def watched() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: errors.append(found))
+        await talk
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(watched())
+    assert errors == []
+
+
+class _SpeakingHolder:
+    """Reached when its client has just gone; it has spoken already."""
+
+    patience_seconds = 1.0
+
+    def __init__(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            self._ours = socket.create_connection(listening.getsockname())
+            self.theirs, _ = listening.accept()
+        self.theirs.send(b"hello")
+        self.standby: Listener | None = None
+
+    async def dial(self, passage: Passage | RelayPassage) -> tuple[socket.socket, UUID]:
+        assert self.standby is not None
+        for each in self.standby:
+            each.abort()
+        return self._ours, uuid4()
+
+
+def test_what_the_holder_says_to_a_client_that_has_just_gone_is_dropped() -> None:
+    async def talk() -> None:
+        holder = _SpeakingHolder()
+        standby = Listener(
+            "test",
+            Forwarding("amqp", holder),  # type: ignore[arg-type]
+            Gate(SystemClock(), total=10),
+        )
+        holder.standby = standby
+        where = await standby.start(Address("127.0.0.1", 0))
+        _, writer = await asyncio.open_connection(where.host, where.port)
+        await until(lambda: _is_closed(holder.theirs))
+        await until(lambda: not len(standby))
+        writer.close()
+        holder.theirs.close()
+        standby.abort()
+
+    _run_as_served(talk())
+
+
+def _is_closed(other: socket.socket) -> bool:
+    try:
+        return other.recv(1, socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_clients_that_reset_their_connection_before_it_is_served_leave_nothing() -> None:
+    async def talk() -> None:
+        async with _passing() as passing:
+            with socket.create_connection((passing.where.host, passing.where.port)) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            gate = passing.standby._gate
+            await until(lambda: gate.counters.accepted == 1 and not passing.standby._shaking_hands)
+            await until(lambda: not passing.standby._arriving and not len(passing.standby))
+
+    _run_as_served(talk())

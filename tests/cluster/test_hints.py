@@ -8,6 +8,7 @@ from functools import partial
 from uuid import uuid4
 
 import pytest
+import uvloop
 
 from posthouse.cluster import hint_link
 from posthouse.cluster.hint_link import HintLink
@@ -100,6 +101,33 @@ async def test_brokers_that_are_gone_are_left() -> None:
         await until(lambda: not first.traffic.hint_links)
         first._live.append(second.own)
         await until(lambda: first.traffic.hint_links and second.traffic.hint_links)
+
+
+def test_commits_that_end_during_a_stop_while_a_connection_is_made_tell_nobody() -> None:
+    """With the event loop of a served broker: it forgets to tell a protocol that its transport is closed."""
+
+    async def stop_while_a_connection_is_made() -> None:
+        async with _brokers(1) as (first,):
+            stopped: asyncio.Future[asyncio.Task[None]] = asyncio.get_running_loop().create_future()
+            made = first.hints._made
+
+            def made_and_stopped(link: HintLink) -> None:
+                made(link)
+                stopped.set_result(asyncio.create_task(first.hints.stop()))
+
+            first.hints._made = made_and_stopped  # type: ignore[method-assign]
+            second = _Broker(2, first._live)
+            await second.start()
+            stopping = await asyncio.wait_for(stopped, 30)
+            while not stopping.done():
+                first.hints.tell([_hint(1, 5)])
+                await asyncio.sleep(0)
+            first.hints.tell([_hint(1, 5)])
+            assert first.traffic.hint_links == 0
+            await second.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(stop_while_a_connection_is_made())
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ import pytest
 
 from posthouse.broker.access.guard import CLOSED, AclGuard, Guard, OpenGuard
 from posthouse.broker.access.principal import Principal
+from posthouse.model.address import Address
 from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
@@ -16,6 +17,7 @@ from tests.protocols.kafka.scram_client import ScramClient
 
 PASSWORD = "open sesame"
 NEAR = PeerIdentity(peer="127.0.0.1:4711")
+HERE, FAR_AWAY = Address("127.0.0.1", 7), Address("192.0.2.1", 7)
 FAR = PeerIdentity(peer="192.0.2.1:4711", may_send_password=False)
 
 
@@ -30,14 +32,18 @@ class Transport(asyncio.BaseTransport):
 @pytest.mark.parametrize(
     ("transport", "allow", "expected"),
     [
-        (Transport(("127.0.0.1", 7)), False, PeerIdentity(peer="127.0.0.1:7")),
-        (Transport(("::1", 7, 0, 0)), False, PeerIdentity(peer="[::1]:7")),
-        (Transport(("192.0.2.1", 7)), False, PeerIdentity(peer="192.0.2.1:7", may_send_password=False)),
-        (Transport(("192.0.2.1", 7)), True, PeerIdentity(peer="192.0.2.1:7")),
+        (Transport(("127.0.0.1", 7)), False, PeerIdentity(peer="127.0.0.1:7", address=HERE)),
+        (Transport(("::1", 7, 0, 0)), False, PeerIdentity(peer="[::1]:7", address=Address("::1", 7))),
+        (
+            Transport(("192.0.2.1", 7)),
+            False,
+            PeerIdentity(peer="192.0.2.1:7", address=FAR_AWAY, may_send_password=False),
+        ),
+        (Transport(("192.0.2.1", 7)), True, PeerIdentity(peer="192.0.2.1:7", address=FAR_AWAY)),
         (
             Transport(("192.0.2.1", 7), certified="ann", has_tls=True),
             False,
-            PeerIdentity(peer="192.0.2.1:7", certified="ann"),
+            PeerIdentity(peer="192.0.2.1:7", address=FAR_AWAY, certified="ann"),
         ),
         (Transport(None), False, PeerIdentity(peer="?", may_send_password=False)),
     ],

@@ -1,13 +1,20 @@
-"""A listener whose system has nothing left to give: it waits, and goes on."""
+"""A listener whose system has nothing left to give: it waits, and goes on. One that closes loses none."""
 
 import asyncio
 import errno
 import socket
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
 import pytest
+import uvloop
 
+from posthouse.model.address import Address
+from posthouse.model.clock import SystemClock
 from posthouse.protocols import listener as listener_module
+from posthouse.protocols.connection_info import ConnectionInfo
+from posthouse.protocols.gate import Gate
+from posthouse.protocols.listener import Listener
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire
 
@@ -69,3 +76,62 @@ async def test_whoever_has_shown_nothing_gives_its_descriptor_back(monkeypatch: 
                 await silent.receive_frame()
             accepting.error = None
         await useful.create_topic("u")
+
+
+class Joining(asyncio.Protocol):
+    """Calls the listener as soon as it has joined it."""
+
+    peer = "a client"
+
+    def __init__(self, listener: Listener, then: Callable[[Listener], None]) -> None:
+        self._listener = listener
+        self._then = then
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        assert self._listener.join(self)
+        self._then(self._listener)
+
+    @property
+    def info(self) -> ConnectionInfo:
+        return ConnectionInfo(peer=self.peer, protocol="test", since_ms=0)
+
+    def finish(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+    def tick(self) -> bool:
+        return False
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._listener.leave(self)
+
+
+ENDS: list[Callable[[Listener], None]] = [
+    Listener.close,
+    Listener.abort,
+    lambda listener: listener.move(lambda taken, _: taken.close()),
+]
+
+
+@pytest.mark.parametrize("end", ENDS, ids=["close", "abort", "move"])
+def test_a_connection_that_has_just_joined_a_listener_that_ends_is_not_forgotten(
+    end: Callable[[Listener], None],
+) -> None:
+    """With the event loop of a served broker: see `Listener._give_up_handshakes`."""
+
+    async def talk() -> None:
+        gate = Gate(SystemClock(), total=10)
+        listener = Listener("test", lambda joined: Joining(joined, end), gate)
+        where = await listener.start(Address("127.0.0.1", 0))
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        assert await asyncio.wait_for(reader.read(), SECONDS) == b""
+        await listener.drained(SECONDS)
+        assert len(listener) == 0
+        assert len(gate) == 0
+        writer.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(talk())

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tests.checker.history import Fault, History
+from tests.checker.history import Fault, History, Takeover
 from tests.checker.judge import check
 from tests.torture.brokers import BrokerProcess, Recipe, errors_in, running
 from tests.torture.recording import Recorder
@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def operations(self) -> int:
-        return sum(not isinstance(each, Fault) for each in self.history)
+        return sum(not isinstance(each, Fault | Takeover) for each in self.history)
 
     @property
     def faults(self) -> Counter[str]:

@@ -40,8 +40,7 @@ class _FirstBytes(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        found = transport.get_extra_info("peername")
-        self.peer = str(Address(found[0], found[1]))
+        self.peer = str(Address.of_peer(transport.get_extra_info("peername")))
         if not self._listener.join(self):
             self._transport.abort()
 

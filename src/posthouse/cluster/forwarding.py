@@ -13,10 +13,10 @@ import socket
 from typing import cast
 from uuid import UUID
 
-from posthouse.cluster.dialling import Dialler, NoCoordinator
+from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
-from posthouse.model.address import Address
+from posthouse.model.address import UNKNOWN, Address
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Listener
 
@@ -64,12 +64,11 @@ class ForwardedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self.transport = cast("asyncio.Transport", transport)
-        found = transport.get_extra_info("peername")
-        self._client = Address(found[0], found[1])
+        self._client = Address.of_peer(transport.get_extra_info("peername"))
         self.peer = str(self._client)
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
-        if not self._listener.join(self):
+        if not self._listener.join(self) or self._client is UNKNOWN:
             self.transport.abort()
         else:
             self._task = self._loop.create_task(self._forward())
@@ -78,7 +77,7 @@ class ForwardedConnection(asyncio.Protocol):
         passage = Passage(listener=self._made_by.name, client=self._client)
         try:
             upstream = await self._connected(*await self._made_by.dialler.dial(passage))
-        except (NoCoordinator, OSError) as error:
+        except (NoHolder, OSError) as error:
             log.warning("closing the connection from %s: %s", self.peer, error)
             self.transport.abort()
             return
@@ -132,6 +131,12 @@ class ForwardedConnection(asyncio.Protocol):
         self._is_congested = False
         if self._upstream is not None and not self._upstream.transport.is_closing():
             self._upstream.transport.resume_reading()
+
+    def receive(self, data: bytes) -> None:
+        """What the coordinator has sent. It may come when the client is gone and the connection to the
+        coordinator was just made."""
+        if not self.transport.is_closing():
+            self.transport.write(data)
 
     def upstream_ended(self) -> None:
         """The coordinator has sent its last byte."""
@@ -224,7 +229,7 @@ class _Upstream(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def data_received(self, data: bytes) -> None:
-        self._client.transport.write(data)
+        self._client.receive(data)
 
     def eof_received(self) -> bool:
         self._has_ended = True

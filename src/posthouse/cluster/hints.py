@@ -137,10 +137,13 @@ class Hints:
 
     async def _serve(self, connected: socket.socket, peer: UUID) -> None:
         loop = asyncio.get_running_loop()
+        link = self._link(peer)
         try:
-            await loop.create_connection(lambda: self._link(peer), sock=connected)
+            await loop.create_connection(lambda: link, sock=connected)
         except BaseException:
             connected.close()
+            # Cancelled after `connection_made`, uvloop closes the transport and does not tell its protocol.
+            self._lost(link)
             raise
 
     def _link(self, peer: UUID) -> HintLink:

@@ -13,7 +13,7 @@ from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.scram import ScramServer
-from posthouse.listener_settings import Address
+from posthouse.model.address import UNKNOWN, Address
 from posthouse.model.errors import LoginFailed
 from posthouse.model.proven_user import ProvenUser
 from posthouse.model.scram import Mechanism
@@ -27,7 +27,8 @@ class PeerIdentity:
     """What is known of a client before it has sent anything."""
 
     peer: str
-    """Address and port of the client."""
+    """Address and port of the client, for people."""
+    address: Address = UNKNOWN
     certified: str | None = None
     """The name in the client's verified certificate."""
     forwarder: Address | None = None
@@ -40,12 +41,13 @@ class PeerIdentity:
     @classmethod
     def of(cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool) -> "PeerIdentity":
         found = transport.get_extra_info("peername")
-        address = Address(found[0], found[1]) if isinstance(found, tuple) else None
+        address = Address.of_peer(found)
         forwarder = transport.get_extra_info(FORWARDER)
-        is_local = address is not None and address.is_loopback and (not forwarder or forwarder.is_loopback)
+        is_local = address.is_loopback and (not forwarder or forwarder.is_loopback)
         is_private = is_local or transport.get_extra_info("ssl_object") is not None
         return cls(
-            peer=str(address or found or "?"),
+            peer=str(found or "?") if address is UNKNOWN else str(address),
+            address=address,
             certified=name_of(transport),
             forwarder=forwarder,
             relayed_user=transport.get_extra_info(RELAYED_USER),

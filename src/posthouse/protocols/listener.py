@@ -10,7 +10,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
-from posthouse.protocols.introduction import Introduction, Origin
+from posthouse.protocols.introduction import Dismissable, Introduction, Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
@@ -53,14 +53,6 @@ class Connection(Protocol):
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
 
 
-@runtime_checkable
-class Dismissable(Protocol):
-    """A connection whose protocol has words for a broker that stops at once."""
-
-    def dismiss(self) -> None:
-        """Tell the client if it takes that without a wait, and close."""
-
-
 Take = Callable[[socket.socket, Origin], None]
 """Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
 
@@ -84,8 +76,8 @@ class Listener:
         *,
         may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """While `may_answer` is false, connections are closed: those that would send at once, the others when
-        two sweeps have found it false. None is always true."""
+        """While `may_answer` is false, connections are closed, with words if their protocol has them: those
+        that would send at once, the others when two sweeps have found it false. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -182,7 +174,7 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
         task = self._loop.create_task(self._connect(accepted, visitor, wait, origin))
-        visitor.send_away = partial(_turn_away, visitor, task)
+        visitor.close = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
@@ -230,7 +222,7 @@ class Listener:
             self._gate.leave(visitor)
             # A task that never started keeps the socket alive through its exception, and the visitor keeps
             # the task.
-            visitor.send_away = noop
+            visitor.close = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes disconnect like that
@@ -259,7 +251,7 @@ class Listener:
         if visitor.is_unwanted:
             return False
         visitor.has_joined = True
-        visitor.send_away = connection.abort
+        visitor.close = connection.abort
         self._visitors[connection] = visitor
         return True
 
@@ -304,8 +296,7 @@ class Listener:
                 "listener %s: closing all %d connections: the broker may not answer without its lease",
                 *(self._name, len(self._visitors)),
             )
-            for connection in list(self._visitors):
-                connection.abort()
+            self._dismiss_all()
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
@@ -328,16 +319,14 @@ class Listener:
     def close(self) -> None:
         """Accept no more connections, and let every connection finish its requests."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
         for connection in list(self._visitors):
             connection.finish()
 
     def move(self, take: Take) -> None:
         """As `close`, but connections that can go on with another listener are given to `take`."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
         for connection in list(self._visitors):
             if isinstance(connection, Movable):
                 connection.move(take)
@@ -347,13 +336,22 @@ class Listener:
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""
         self._close_sockets()
-        for task in list(self._shaking_hands):
-            task.cancel()
+        self._give_up_handshakes()
+        self._dismiss_all()
+
+    def _dismiss_all(self) -> None:
         for connection in list(self._visitors):
             if isinstance(connection, Dismissable):
                 connection.dismiss()
             else:
                 connection.abort()
+
+    def _give_up_handshakes(self) -> None:
+        """Of connections that have not joined. If the task of one that has joined is cancelled before its
+        next step, uvloop closes the transport and does not tell the connection, which would stay for ever."""
+        for task, visitor in list(self._shaking_hands.items()):
+            if not visitor.has_joined:
+                task.cancel()
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

@@ -74,6 +74,10 @@ class Storage(PartitionView, Protocol):
     def unwritten_bytes(self) -> int:
         """Bytes of batches that were committed and are not durable yet."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether these are so many that more would only add latency: a new commit waits for all of them."""
+
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Create topics durably, all or none. The caller has checked names and ids.
 

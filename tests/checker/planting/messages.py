@@ -1,6 +1,5 @@
 """Messages that get lost, come back, come in disorder or from nowhere."""
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import combinations, pairwise
 
@@ -75,8 +74,7 @@ def back_after_something_newer(scene: Scene) -> None:
 
 def _calm(scene: Scene, publish: Publish, until: int) -> bool:
     """No fault from the publish until then."""
-    index = bisect_left(scene.queues.faults, publish.invoked)
-    return index == len(scene.queues.faults) or scene.queues.faults[index] > until
+    return scene.queues.calm_until(publish) > until
 
 
 @plants(Kind.QUEUE_ORDER, Kind.ACK_CAME_BACK)

@@ -2,9 +2,11 @@
 
 import asyncio
 import socket
+import struct
 from collections.abc import AsyncIterator
 
 import pytest
+import uvloop
 
 from posthouse.app import App
 from posthouse.broker.topics import NewTopic
@@ -14,6 +16,7 @@ from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest
 from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest
 from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.listener import Connection
 from posthouse.storage.memory.engine import MemoryStorage
 from tests.protocols.kafka.wire import create_topic_request, fetch_request
 from tests.served import on_any_port
@@ -88,6 +91,35 @@ async def test_a_long_poll_ends_and_requests_behind_it_go_on(move: Move) -> None
     move.writer.write(frame(encoder, ApiVersionsRequest()))
     assert await move.correlation_id() == 4
     assert len(move.second.connections) == 1
+
+
+def test_a_client_that_has_just_reset_its_connection_does_not_keep_others_from_moving() -> None:
+    """It is accepted then, and has no address. With the event loop of a served broker."""
+
+    async def reset_and_move() -> None:
+        move = Move()
+        await move.start()
+        await _settled(move, 0)
+        listener = move.first.listener("kafka")
+        assert listener is not None
+        join = listener.join
+        moving: asyncio.Future[asyncio.Task[int]] = asyncio.get_running_loop().create_future()
+
+        def joined(connection: Connection) -> bool:
+            moving.set_result(asyncio.create_task(move.move()))
+            return join(connection)
+
+        listener.join = joined  # type: ignore[method-assign]
+        address = move.first.listeners["kafka"]
+        with socket.create_connection((address.host, address.port)) as resetting:
+            resetting.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        assert await (await asyncio.wait_for(moving, 30)) >= 1
+        move.writer.write(frame(RequestEncoder("test"), ApiVersionsRequest()))
+        assert await move.correlation_id() == 1
+        await move.stop()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(reset_and_move())
 
 
 async def _settled(move: Move, sent: int) -> None:

@@ -103,7 +103,7 @@ class FaultyObjectStore:
         await self._inner.put(key, data)
         self._leave(faults, f"put {key}")
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         faults = await self._enter("read", [key])
         if Fault.MISSING in faults:
             raise ObjectMissing(f"object {key} is missing: injected")

@@ -1,7 +1,7 @@
 """A proxy before PostgreSQL that cuts and delays connections at a chosen message.
 
-It knows of the protocol only where messages begin and end. Messages are counted from `arm` on, and only on
-connections whose `application_name` has the given words in it.
+It knows of the protocol where messages begin and end, and which statement a call executes. Messages are
+counted from `arm` on, and only on connections whose `application_name` has the given words in it.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 _LENGTH = 4
-_END_OF_CALL = b"S"
-"""The type of Sync, which ends a call of the client."""
+_PARSE, _BIND, _END_OF_CALL = b"P", b"B", b"S"
+"""Types of messages of a client: it prepares a statement, calls it, and the last message (Sync) of both."""
 
 
 class Direction(Enum):
@@ -38,8 +38,15 @@ class ProxyFault:
     message: int
     """How many messages pass before the fault."""
     damage: Damage
+    call: str = ""
+    """Only messages of calls whose statement contains this, and of their answers. PostgreSQL begins to answer
+    when the transaction has ended, unless the answer is longer than 8 KiB."""
     seconds: float = 0.1
     """Of LATE and DELAY."""
+
+
+AFTER_COMMIT = ProxyFault(direction=Direction.TO_CLIENT, message=0, damage=Damage.CUT, call="commit_group(")
+"""What is most delicate: a commit counts, and its answer does not arrive."""
 
 
 class PostgresProxy:
@@ -74,6 +81,8 @@ class PostgresProxy:
         if not self._faults or self._watched not in link.startup:
             return None
         fault = self._faults[0]
+        if fault.call.encode() not in link.call:
+            return None
         number = self._counts[direction]
         self._counts[direction] += 1
         if direction is not fault.direction or number < fault.message:
@@ -115,6 +124,10 @@ class _Link:
         self.startup = startup
         self._from_client, self._to_client = client
         self._from_server, self._to_server = server
+        self._statements: dict[bytes, bytes] = {}
+        """What was prepared, by name."""
+        self.call = b""
+        """The statement of the last call."""
 
     def cut(self) -> None:
         """What was written before still arrives."""
@@ -145,6 +158,8 @@ class _Link:
         try:
             while True:
                 message = await _typed(reader)
+                if direction is Direction.TO_SERVER:
+                    self._note_call(message)
                 fault = proxy.due(direction, self)
                 if fault is not None and fault.damage is Damage.DELAY:
                     await asyncio.sleep(fault.seconds)
@@ -159,6 +174,15 @@ class _Link:
                 await writer.drain()
         except (OSError, asyncio.IncompleteReadError):
             return
+
+    def _note_call(self, message: bytes) -> None:
+        kind, words = message[:1], message[1 + _LENGTH :].split(b"\0", 2)
+        if kind == _PARSE:
+            name, statement, _ = words
+            self._statements[name] = statement
+            self.call = b""
+        elif kind == _BIND:
+            self.call = self._statements.get(words[1], b"")
 
     async def _deliver_late(self, message: bytes, seconds: float) -> None:
         call = [message]

@@ -10,7 +10,7 @@ from tests.postgres import PostgresServer
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, HastyCall
 from tests.storage.shared.commit_clients import PlainClient
 from tests.storage.shared.fault_arena import FaultArena, fault_arena
-from tests.storage.shared.postgres_proxy import Damage, Direction, ProxyFault
+from tests.storage.shared.postgres_proxy import AFTER_COMMIT, Damage, Direction, ProxyFault
 
 MESSAGES = 8
 
@@ -26,10 +26,16 @@ async def test_a_call_that_is_repeated_without_asking_counts_twice(
 ) -> None:
     monkeypatch.setattr(engine, "CommitCall", ForgetfulCall)
     async with fault_arena(postgres, clock) as arena:
-        for message in range(MESSAGES):
-            arena.proxy.arm(ProxyFault(direction=Direction.TO_CLIENT, message=message, damage=Damage.CUT))
-            await arena.round()
+        client = PlainClient(arena.scene, ("inline", 0))
+        arena.proxy.arm(AFTER_COMMIT)
+        await client.step()
+        assert arena.proxy.fired == 1
         assert any(text.startswith("duplicate:") for text in await arena.anomalies())
+
+
+async def forget_loss(arena: FaultArena) -> None:
+    async with await arena.direct.connect("tests") as connection:
+        await connection.execute("UPDATE cluster SET loss = NULL")
 
 
 async def test_an_answer_before_the_transaction_has_ended_may_be_lost(
@@ -40,10 +46,12 @@ async def test_an_answer_before_the_transaction_has_ended_may_be_lost(
         client = PlainClient(arena.scene, ("inline", 0))
         for message in range(MESSAGES):
             # A storage notices what it lost when it asks, and stops: so there is a new one each time.
+            await forget_loss(arena)
             arena.scene.storage = await arena.take_over(arena.database)
             await client.step()
             arena.proxy.arm(ProxyFault(direction=Direction.TO_SERVER, message=message, damage=Damage.CUT))
             await client.step()
+        await forget_loss(arena)
         assert any(text.startswith("lost write:") for text in await arena.anomalies())
 
 

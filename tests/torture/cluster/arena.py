@@ -12,6 +12,7 @@ from tests.protocols.amqp.wire import Closed
 from tests.torture.brokers import Addresses, BrokerProcess, Recipe, running
 from tests.torture.campaign import Arena
 from tests.torture.cluster.nodes import NodeRecipe
+from tests.torture.cluster.takeovers import TakeoverWatch
 from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
 
 LAST = "last"
@@ -20,8 +21,9 @@ HOLDER_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 2
 _HOLDER = """
-SELECT broker.name FROM posthouse.lease JOIN posthouse.broker ON broker.incarnation = lease.holder
-WHERE lease.until > clock_timestamp()
+SELECT broker.name FROM posthouse.scope JOIN posthouse.lease USING (holder)
+  JOIN posthouse.broker ON broker.incarnation = holder
+WHERE scope.name = 'coordinator' AND lease.until > clock_timestamp()
 """
 
 
@@ -54,6 +56,7 @@ class ClusterArena(Arena):
                 asyncio.create_task(self._live_on(client, names[number % len(names)]))
                 for number, client in enumerate(self.workload.clients)
             ]
+            self._tasks.append(asyncio.create_task(TakeoverWatch(self.recorder, self.database).run()))
         return self.nodes[await self.holder()]
 
     async def start_nodes(self) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 from random import Random
 
 from tests.postgres import free_port
-from tests.storage.shared.postgres_proxy import Damage, Direction, PostgresProxy, ProxyFault
+from tests.storage.shared.postgres_proxy import (
+    AFTER_COMMIT,
+    Damage,
+    Direction,
+    PostgresProxy,
+    ProxyFault,
+)
 from tests.torture.cluster.arena import ClusterArena
 from tests.torture.cluster.kind import DATABASE, NAMES, Change, ClusterKind, unchanged
 from tests.torture.cluster.nodes import NodeRecipe
@@ -24,8 +30,10 @@ class DatabaseCut(ClusterKind):
 
     name = "cluster-database-cut"
 
-    def __init__(self, change: Change = unchanged) -> None:
+    def __init__(self, change: Change = unchanged, *, after_commits: bool = False) -> None:
+        """With `after_commits`, all faults strike between a commit and its answer, at every broker."""
         super().__init__(change)
+        self._after_commits = after_commits
         self._proxies: dict[str, PostgresProxy] = {}
         self._servers: list[asyncio.Server] = []
 
@@ -58,7 +66,11 @@ class DatabaseCut(ClusterKind):
         await arena.ensure_running()
         await arena.some_progress()
         proxy = self._proxies[await arena.holder()]
-        if arena.random.random() < 0.7:
+        if self._after_commits:
+            arena.recorder.fault("lost answers")
+            for each in self._proxies.values():
+                each.arm(*(AFTER_COMMIT for _ in range(_FAULTS)))
+        elif arena.random.random() < 0.7:
             arena.recorder.fault("broken statements")
             proxy.arm(*(_fault(arena.random) for _ in range(_FAULTS)))
         else:
@@ -71,8 +83,7 @@ class DatabaseCut(ClusterKind):
 
 def _fault(random: Random) -> ProxyFault:
     if random.random() < 0.3:
-        # What is most delicate: the whole call arrives, and its answer does not.
-        return ProxyFault(direction=Direction.TO_CLIENT, message=random.randrange(5), damage=Damage.CUT)
+        return AFTER_COMMIT
     return ProxyFault(
         direction=random.choice(list(Direction)),
         message=random.randrange(_MESSAGES),

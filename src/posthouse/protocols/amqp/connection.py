@@ -43,6 +43,7 @@ _ENOUGH = 2**62
 _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """Reply codes for closes that are not the fault of the client."""
 _FORCED = "broker forced connection closure with reason 'shutdown'"
+_DISMISSED = "this broker has lost its lease or its database, and may not serve queues; connect again"
 
 
 class AmqpConnections:
@@ -83,13 +84,15 @@ class _Stage(Enum):
     """No more requests are executed. The connection is closed when the earlier ones are answered."""
     CLOSING = auto()
     """One side has sent connection.close, and the other one has yet to send close-ok."""
+    DISMISSED = auto()
+    """The broker may not answer any more. It has sent connection.close, and sends nothing else."""
     LINGERING = auto()
     """Close-ok was sent. The socket stays open for a while, so that a client that still writes reads it."""
     LOST = auto()
 
 
 class AmqpConnection(asyncio.Protocol):
-    """Also the host of its conversation: see `conversation.Host`."""
+    """Also the host of its conversation: see `host.ConversationHost`."""
 
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
@@ -236,7 +239,7 @@ class AmqpConnection(asyncio.Protocol):
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
 
-    # Coming
+    # Opening
 
     def greeted(self, header: bytes) -> None:
         if header in PROTOCOLS:
@@ -266,11 +269,13 @@ class AmqpConnection(asyncio.Protocol):
         self._cancel_timer()
         self._listener.prove(self)
 
-    # Going
+    # Closing
 
     def close_asked_for(self) -> None:
         """Send close-ok when channels are closed and exclusive queues deleted, as RabbitMQ does."""
-        if self._stage is _Stage.CLOSING and self._ending is None:
+        if self._stage is _Stage.DISMISSED:
+            self._leave()
+        elif self._stage is _Stage.CLOSING and self._ending is None:
             self._agree()
         elif self._stage in (_Stage.OPEN, _Stage.FINISHING):
             self._stage = _Stage.CLOSING
@@ -286,7 +291,7 @@ class AmqpConnection(asyncio.Protocol):
             self.regulate()
 
     def close_agreed(self) -> None:
-        if self._stage in (_Stage.CLOSING, _Stage.LINGERING):
+        if self._stage in (_Stage.CLOSING, _Stage.DISMISSED, _Stage.LINGERING):
             self._leave()
 
     def close_because(self, refusal: Refused, index: int) -> None:
@@ -352,19 +357,27 @@ class AmqpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def dismiss(self) -> None:
-        """Frames that were not written yet may be answers, which the client must not get any more."""
+        """Frames that were not written yet may be answers, which the client must not get any more. The socket
+        stays open until the client agrees: closing it while the client sends would reset the connection, and
+        the client might not see the reason."""
+        if self._stage is _Stage.DISMISSED:
+            return
         is_open = self._stage in (_Stage.OPEN, _Stage.FINISHING) and self._conversation.session is not None
         if not is_open or self._transport.is_closing() or self._transport.get_write_buffer_size():
             self.abort()
             return
-        self._stage = _Stage.LOST
+        self._stage = _Stage.DISMISSED
         self._outbox.close()
-        close = encode.method(0, Methods.Close(ReplyCode.CONNECTION_FORCED, _FORCED, 0, 0))
+        self._decoder.close()
+        self._conversation.end_channels()
+        refusal = Refused(ReplyCode.CONNECTION_FORCED, _DISMISSED)
+        close = encode.method(0, Methods.Close(refusal.code, refusal.text, 0, 0))
         if isinstance(self._transport, GuardedTransport):
             self._transport.write_last(close)
         else:
             self._transport.write(close)
-        self._transport.close()
+        self._set_timer(self._limits.finishing_seconds, "did not agree to the close")
+        self.regulate()
 
     def _end(self) -> "asyncio.Task[None]":
         if self._ending is None:

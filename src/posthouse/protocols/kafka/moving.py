@@ -24,13 +24,14 @@ def can_move(transport: Transport) -> bool:
 
 
 def taken_from(
-    transport: Transport, waiting: Iterable[memoryview], reader: FrameReader, user: ProvenUser | None
+    transport: Transport,
+    client: Address,
+    waiting: Iterable[memoryview],
+    reader: FrameReader,
+    user: ProvenUser | None,
 ) -> tuple[socket.socket, Origin]:
     """The socket, with what the client has sent and was not begun. The transport reads no more, and has sent
     everything; it keeps a descriptor of its own, which it has to close."""
-    client = transport.get_extra_info("peername")
     unread = b"".join(part for frame in waiting for part in (_LENGTH.pack(len(frame)), frame))
-    origin = Origin(
-        client=Address(client[0], client[1]), user=user, is_moved=True, unread=unread + reader.unread()
-    )
+    origin = Origin(client=client, user=user, is_moved=True, unread=unread + reader.unread())
     return socket.socket(fileno=os.dup(transport.get_extra_info("socket").fileno())), origin

@@ -28,7 +28,7 @@ from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.definition_changes import DefinitionsChanged
-from posthouse.storage.memory.compaction import Progress, StoredBatch, compact
+from posthouse.storage.memory.compaction import CompactionProgress, StoredBatch, compact
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
@@ -54,7 +54,7 @@ class _Log:
         self.bases: list[int] = []
         self.batches: list[StoredBatch] = []
         self.producers = ProducerTable()
-        self._compacted = Progress()
+        self._compacted = CompactionProgress()
 
     @property
     def bounds(self) -> Bounds:
@@ -159,6 +159,10 @@ class MemoryStorage:
     @property
     def unwritten_bytes(self) -> int:
         return 0
+
+    @property
+    def is_behind(self) -> bool:
+        return False
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_open()

@@ -107,7 +107,7 @@ class Garbage:
             hour += _HOUR
             async with meaning("looking for orphans"), connection.transaction():
                 await connection.execute(
-                    "SELECT check_lease(%s, %s)", [self._lease.incarnation, self._lease.epoch]
+                    "SELECT check_coordinator(%s, %s)", [self._lease.incarnation, self._lease.epoch]
                 )
                 await connection.execute(
                     "INSERT INTO sweep (name, done_to) VALUES ('orphans', %s) "

@@ -47,7 +47,7 @@ class MeasuredObjectStore:
             metrics.objects += 1
             metrics.bytes += len(data)
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         with self._measured(self._metrics.read) as metrics:
             data = await self._inner.read(key, start, size)
             metrics.objects += 1

@@ -65,7 +65,7 @@ class ObjectStore(Protocol):
         The bytes must not change any more, even if this fails: the store may still be writing them.
         """
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         """Exactly `size` bytes from `start`. Raises ObjectMissing, or ObjectDamaged if there are fewer."""
 
     async def delete(self, keys: Sequence[str]) -> None:
