@@ -98,8 +98,9 @@ class SignedObjects:
 
     def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
         origin = (parts.scheme, parts.netloc)
-        if self._own.connection is not None and self._own.origin == origin:
-            return self._own.connection
+        known = self._own.connection
+        if known is not None and known.sock is not None and self._own.origin == origin:
+            return known
         self._drop()
         host, port = parts.hostname or "", parts.port
         if parts.scheme == "https":
