@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute test-cluster torture-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute rabbitmqadmin test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,8 +99,10 @@ MODELS := *_model.py *_stateful.py
 SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_routing_cost.py \
         routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
         schedule/test_schedule_power_cut.py) \
-    $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_events.py admin/test_openapi.py \
-        admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py amqp/codec/test_amqp_hostile_input.py \
+    $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_crowded.py admin/test_events.py \
+        admin/test_openapi.py \
+        admin/test_rabbitmqadmin.py admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py \
+        amqp/codec/test_amqp_hostile_input.py \
         amqp/codec/test_amqp_tables.py amqp/mapping/test_amqp_properties.py amqp/test_back_pressure.py \
         amqp/test_permissions.py kafka/access/test_every_api.py kafka/codec/test_codec_against_kafka_python.py \
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
@@ -109,7 +111,7 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         test_limits.py) \
     $(addprefix tests/storage/shared/,test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
         test_upkeep_crashes.py)
-fast: $(BIN)/.dev postgres
+fast: $(BIN)/.dev postgres rabbitmqadmin
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)
 
@@ -121,6 +123,16 @@ postgres:
 	    (apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install postgresql) >/dev/null 2>&1 || true; fi
 	@$(HAS_POSTGRES) || echo "tests of the shared storage are skipped: PostgreSQL is not installed (apt-get install postgresql)"
 
+# RabbitMQ's own command line is one file of Debian's package, which needs nothing else of it. Its tests are skipped
+# where it cannot be had.
+HAS_RABBITMQADMIN := test -x build/rabbitmqadmin || command -v rabbitmqadmin >/dev/null
+rabbitmqadmin:
+	@$(HAS_RABBITMQADMIN) || if command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null; then \
+	    echo "fetching rabbitmqadmin for the tests of the management API ..."; mkdir -p build/rabbitmq; \
+	    (cd build/rabbitmq; apt-get -qq download rabbitmq-server || { apt-get -qq update && apt-get -qq download rabbitmq-server; }; \
+	     dpkg-deb -x rabbitmq-server_*.deb . && cp usr/bin/rabbitmqadmin ..) >/dev/null 2>&1 || true; rm -rf build/rabbitmq; fi
+	@$(HAS_RABBITMQADMIN) || echo "tests of rabbitmqadmin are skipped: it is not installed (apt-get install rabbitmq-server)"
+
 # A real S3 server, for tests/s3.py. Tests of it are skipped without Go.
 VERSITYGW := v1.8.0
 build/versitygw: Makefile
@@ -130,10 +142,10 @@ build/versitygw: Makefile
 test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and crash suites on PostgreSQL and an object store
 	POSTHOUSE_CLUSTER=1 $(BIN)/pytest -n 2 --durations 15 tests/storage/shared tests/cluster tests/clients tests/crash \
 	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
-	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py
+	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Four workers for two cores: tests with Spark and with real clients wait most of the time.
-pytest: $(BIN)/.dev postgres iproute
+pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
 test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, and Java clients of two brokers; fetches 100 MB the first time

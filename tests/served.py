@@ -5,6 +5,7 @@ writes its command lines by hand, because they are what it tests.
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -47,11 +48,16 @@ class ServedBroker:
         *,
         wrapper: Sequence[str] = (),
         stderr: int | None = None,
+        environment: Mapping[str, str] | None = None,
         **settings: object,
     ) -> None:
-        """`wrapper` is a command that runs the one behind it."""
+        """`wrapper` is a command that runs the one behind it; `environment` is added to that of the test."""
         self.process = subprocess.Popen(
-            [*wrapper, *serve_command(data, settings)], stdout=subprocess.PIPE, stderr=stderr, text=True
+            [*wrapper, *serve_command(data, settings)],
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            env={**os.environ, **(environment or {})},
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()

@@ -35,7 +35,7 @@ _TIMERS = frozenset(
 )
 _QUEUE, _EXCHANGE, _KEY = "walked", "walks", "key"
 _WARM_UP = 50
-_LAST = "Settling._stored"
+_LAST = "ProgressWriter._stored"
 """Called when the acknowledgement is durable, a moment after the client sent it: the end of the walk."""
 _DEADLINE_S = 60.0
 

@@ -18,6 +18,14 @@ def check_shared_storage(*, has_database: bool, has_objects: bool, in_memory: bo
         raise InvalidConfig("memory and database are both set; choose where records are kept")
 
 
+def check_node_id(node_id: int, *, has_database: bool) -> None:
+    """Raises InvalidConfig."""
+    if not has_database:
+        raise InvalidConfig("node_id is for brokers that share a storage; it needs database and objects")
+    if not 1 <= node_id < 2**31:
+        raise InvalidConfig(f"node_id must be from 1 to {2**31 - 1}, not {node_id}")
+
+
 def check_reachable(
     listeners: Sequence[ListenerSettings], peer: Address, peer_advertised: Address | None
 ) -> None:

@@ -9,22 +9,24 @@ from uuid import uuid4
 
 import posthouse
 from posthouse.app import check_app
-from posthouse.cluster.dialling import PATIENCE_SECONDS, Coordinator, Dialler
+from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler, ScopeHolder
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.node_context import NodeContext, StorageSource
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Address, Settings
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import inspect
 from posthouse.storage.shared.membership.lease import LeaseTimes
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ class NodeParts:
     """Of a node that has started."""
 
     place: NodePlace
-    registry: Registry
+    registry: BrokerRegistry
     peers: PeerListener
     roles: NodeRoles
     running: asyncio.Task[None]
@@ -106,8 +108,9 @@ class Node:
             addresses=place.advertised,
             rack=self.settings.rack,
             version=posthouse.__version__,
+            node_id=self.settings.node_id,
         )
-        registry = Registry(self._database, registration)
+        registry = BrokerRegistry(self._database, registration)
         node_id = await registry.register()
         own = ClusterBroker(
             id=node_id,
@@ -118,13 +121,16 @@ class Node:
             version=registration.version,
         )
 
-        def coordinator() -> Coordinator | None:
+        def holder(scope: Scope) -> ScopeHolder | None:
             """This broker, too: connections that waited for its takeover reach it like those of others."""
             view = registry.view
-            if view.holder_incarnation is None:
+            incarnation = view.holder_incarnation if scope == COORDINATOR else view.holders.get(scope)
+            if incarnation is None:
                 return None
-            address = None if view.holder is None else view.holder.addresses.get(PEER)
-            return Coordinator(incarnation=view.holder_incarnation, address=address)
+            found = view.by_incarnation.get(incarnation)
+            return ScopeHolder(
+                incarnation=incarnation, address=None if found is None else found.addresses.get(PEER)
+            )
 
         context = NodeContext(
             loaded=self._loaded,
@@ -133,11 +139,12 @@ class Node:
             registry=registry,
             own=own,
             secret=secret,
-            dialler=Dialler(secret, coordinator, patience_seconds=self._patience_seconds),
+            dialler=Dialler(secret, holder, patience_seconds=self._patience_seconds),
             storages=self._storages,
             clock=self._clock,
             lease_clock=self._lease_clock,
             times=self._times,
+            moves=ScopeMoves(),
             stopping=asyncio.Event(),
         )
         roles = NodeRoles(context)
@@ -168,9 +175,9 @@ class Node:
 
     @property
     def epoch(self) -> int:
-        """Of the lease that this broker holds, or has seen last."""
-        lease = self.parts.roles.lease
-        return self.view.epoch if lease is None else lease.epoch
+        """Of the scope coordinator, which this broker holds, or has seen last."""
+        epoch = self.parts.roles.epoch
+        return self.view.epoch if epoch is None else epoch
 
     @property
     def descriptions(self) -> list[str]:

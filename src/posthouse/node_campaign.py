@@ -1,65 +1,126 @@
-"""How a node takes the lease, when no other broker holds it."""
+"""How a node takes its lease, and the scope of the coordinator when no other broker holds it."""
 
+import asyncio
 import logging
+from collections.abc import Callable
 
+from posthouse.cluster.scope_plan import may_coordinate
+from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import AGAIN_SECONDS, NodeContext
 from posthouse.storage.shared.database import CommitsLost, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease, take_lease
+from posthouse.storage.shared.membership.scopes import Scopes
 
 log = logging.getLogger(__name__)
 
 _SOONEST_SECONDS = 0.2
+_UNWANTED_SECONDS = 10.0
+"""So long a broker that operators do not want as the coordinator waits for another one. Then it takes over: a
+coordinator that is not wanted is better than none."""
 
 
 class Campaign:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
         self._rest_seconds = 0.0
+        self._free_since: float | None = None
+        """When this broker has found that none coordinates."""
 
     def rest(self, seconds: float) -> None:
-        """Do not try to take the lease for so long: this broker could not coordinate."""
+        """Do not try to become the coordinator for so long: this broker could not serve as that."""
         self._rest_seconds = seconds
 
-    async def run(self) -> Lease | None:
-        """The lease, once this broker has taken it; None when it is to stop. Raises NodeFailed."""
+    async def enter(self, suspended: Callable[[], None]) -> Lease | None:
+        """The lease of this broker; None when it is to stop. Calls `suspended` while it gets none because the
+        database has lost commits, and an operator has to decide. Raises NodeFailed."""
+        node, has_waited = self._node, False
+        while not node.stopping.is_set():
+            node.check_registry()
+            if node.registry.loss is not None:
+                suspended()
+                await node.pause(AGAIN_SECONDS)
+                continue
+            try:
+                lease = await take_lease(
+                    node.database,
+                    node.own.incarnation,
+                    clock=node.lease_clock,
+                    times=node.times,
+                    seen=node.registry.seen,
+                )
+            except CommitsLost as error:
+                node.registry.lost_commits(error.loss)
+                continue
+            except DatabaseAway as error:
+                log.warning("broker %s cannot take a lease: %s", node.own.name, error)
+            else:
+                if lease is not None:
+                    node.registry.took_lease(lease)
+                    lease.keep()
+                    return lease
+                if not has_waited:  # one line, however often it tries
+                    log.warning("broker %s waits: the storage is being imported or exported", node.own.name)
+                has_waited = True
+            await node.pause(AGAIN_SECONDS)
+        return None
+
+    async def run(self, scopes: Scopes) -> bool:
+        """Whether this broker has become the coordinator: true once it has, false when it is to stop or its
+        lease is lost. Raises NodeFailed."""
         node, registry = self._node, self._node.registry
         rest_seconds, self._rest_seconds = self._rest_seconds, 0.0
         if rest_seconds:
             await node.pause(rest_seconds)
-        while not node.stopping.is_set():
+        while not node.stopping.is_set() and not scopes.lease.is_lost:
             node.check_registry()
             left = registry.lease_seconds_left()
-            if left <= 0 and registry.loss is None:
-                lease = await self.try_to_take()
-                if lease is not None:
-                    return lease
+            if registry.view.holder_incarnation == node.own.incarnation:
+                left = 0.0  # it did not get the answer when it took or released the scope
+                if not self.is_wanted:
+                    await self._release(scopes)
+            if self._may_take(left) and registry.loss is None and await self.try_to_take(scopes):
+                return True
             await node.pause(min(max(left, _SOONEST_SECONDS), AGAIN_SECONDS))
-        return None
+        return False
 
-    async def try_to_take(self) -> Lease | None:
+    async def _release(self, scopes: Scopes) -> None:
+        try:
+            await scopes.release(COORDINATOR)
+        except DatabaseAway as error:
+            log.warning("broker %s cannot give up the coordinator: %s", self._node.own.name, error)
+
+    def _may_take(self, lease_seconds_left: float) -> bool:
+        if lease_seconds_left > 0:
+            self._free_since = None
+            return False
+        now = asyncio.get_running_loop().time()
+        self._free_since = self._free_since or now
+        return self.is_wanted or now >= self._free_since + _UNWANTED_SECONDS
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether operators do not want another broker to be the coordinator."""
+        return may_coordinate(self._node.registry.view, self._node.own.id)
+
+    async def try_to_take(self, scopes: Scopes) -> bool:
         node, registry = self._node, self._node.registry
         before = registry.view
         try:
-            lease = await take_lease(
-                node.database,
-                node.own.incarnation,
-                clock=node.lease_clock,
-                times=node.times,
-                seen=registry.seen,
-            )
+            taken = await scopes.take([COORDINATOR])
         except CommitsLost as error:
             registry.lost_commits(error.loss)
-            return None
+            return False
         except DatabaseAway as error:
-            log.warning("broker %s cannot take the lease: %s", node.own.name, error)
+            log.warning("broker %s cannot become the coordinator: %s", node.own.name, error)
             await node.pause(AGAIN_SECONDS)
-            return None
-        if lease is not None:
-            why = "it was free"
-            if before.holder_incarnation is not None:
-                who = before.holder.name if before.holder else "a broker that is gone"
-                why = f"that of {who}, epoch {before.epoch}, has ended"
-            log.info("broker %s takes the lease of epoch %d: %s", node.own.name, lease.epoch, why)
-            registry.took_lease(lease)
-            lease.keep()
-        return lease
+            return False
+        if COORDINATOR not in taken:
+            return False
+        why = "the scope was free"
+        if before.holder_incarnation not in (None, node.own.incarnation):
+            who = before.holder.name if before.holder else "a broker that is gone"
+            why = f"the lease of {who}, epoch {before.epoch}, has ended"
+        epoch = scopes.lease.scopes[COORDINATOR]
+        log.info("broker %s takes over as the coordinator, epoch %d: %s", node.own.name, epoch, why)
+        registry.took_coordinator(epoch)
+        return True

@@ -11,17 +11,17 @@ from posthouse.model.brokers import ClusterBroker
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.node_place import NodePlace
+from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.log_news import Grown, LogNews
 from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
-from posthouse.storage.shared.membership.registry import Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry
 
 AGAIN_SECONDS = 0.5
 REST_SECONDS = 5.0
-"""After a start that would fail again: others have the time to take the lease."""
+"""After a start that would fail again: others have the time to become the coordinator."""
 ABANDON_SECONDS = 15.0
 """More than it takes to stop at once; a process that takes longer ends, so that it cannot answer."""
 
@@ -46,9 +46,9 @@ class StorageSource(Protocol):
     async def open(self) -> None:
         """Raises InvalidConfig or Unavailable if the shared storage cannot be used."""
 
-    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> NodeStorage:
-        """Called each time the node takes a role: with the lease of the coordinator, or for a `member`. The
-        app opens and closes what is made."""
+    def make(self, lease: Lease, *, coordinates: bool) -> NodeStorage:
+        """Called each time the node takes a role: that of the coordinator or that of a member. The app opens
+        and closes what is made."""
 
     async def close(self) -> None: ...
 
@@ -58,7 +58,7 @@ class NodeContext:
     loaded: LoadedSettings
     place: NodePlace
     database: Database
-    registry: Registry
+    registry: BrokerRegistry
     own: ClusterBroker
     secret: bytes
     """Of the cluster: brokers prove with it that they belong to it."""
@@ -67,6 +67,7 @@ class NodeContext:
     clock: Clock
     lease_clock: Clock
     times: LeaseTimes
+    moves: ScopeMoves
     stopping: asyncio.Event
     """Set when the node is to stop."""
 
@@ -78,6 +79,14 @@ class NodeContext:
         """Raises NodeFailed."""
         if self.registry.failure is not None:
             raise NodeFailed(str(self.registry.failure))
+
+    def end_if_commits_are_lost(self, lease: Lease, confirmed_losses: int) -> None:
+        """End the lease if the database has lost commits since `confirmed_losses`: the storage in memory has
+        commits that are gone."""
+        if self.registry.loss is not None:
+            lease.fenced(self.registry.loss)
+        elif self.registry.view.confirmed_losses != confirmed_losses:
+            lease.fenced("the database has lost commits")
 
     async def pause(self, seconds: float) -> None:
         """Shorter if the node is to stop."""

@@ -1,4 +1,4 @@
-"""A node without the lease: it serves logs, and relays or passes on the rest to the coordinator."""
+"""A node that is not the coordinator: it serves logs, and relays or passes on the rest."""
 
 import asyncio
 import logging
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
+from posthouse.node_scopes import ScopeKeeper
+from posthouse.storage.shared.membership.lease import Lease
 
 log = logging.getLogger(__name__)
 
@@ -15,13 +17,13 @@ class MemberRole:
     """Run once, then stopped."""
 
     def __init__(
-        self, node: NodeContext, *, started: Callable[[], None], suspended: Callable[[], None]
+        self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, started: Callable[[], None]
     ) -> None:
-        """`started` is called each time clients are accepted, `suspended` while they are not, because the
-        database has lost commits and an operator has to decide."""
+        """`started` is called each time clients are accepted."""
         self._node = node
+        self._lease = lease
+        self._keeper = keeper
         self._started = started
-        self._suspended = suspended
         self._has_failed = False
         self._stopping: asyncio.Task[None] | None = None
         """Of the last app that served."""
@@ -29,28 +31,22 @@ class MemberRole:
         """While it serves."""
 
     async def run(self, *, is_first: bool) -> None:
-        """Until it is cancelled. Serves while the database is there and has lost no commits. With `is_first`,
-        raises InvalidConfig if it cannot start."""
-        node = self._node
-        while True:
-            node.check_registry()
-            if node.registry.loss is not None:
-                self._suspended()
-            else:
-                try:
-                    await self._serve()
-                except InvalidConfig as error:
-                    if is_first:
-                        raise
-                    await self._cannot_serve(error, REST_SECONDS, logging.ERROR)
-                except (PosthouseError, OSError) as error:
-                    if isinstance(error, NodeFailed):
-                        raise
-                    # The database is away: it heals by itself.
-                    await self._cannot_serve(error, AGAIN_SECONDS, logging.WARNING)
-                else:
-                    is_first = False
-            await asyncio.sleep(AGAIN_SECONDS)
+        """Until the lease is lost, or it is cancelled. With `is_first`, raises InvalidConfig if it cannot
+        start."""
+        losses = self._node.registry.view.confirmed_losses
+        while not self._lease.is_lost:
+            self._node.check_registry()
+            try:
+                await self._serve(losses)
+            except InvalidConfig as error:
+                if is_first:
+                    raise
+                await self._cannot_serve(error, REST_SECONDS, logging.ERROR)
+            except (PosthouseError, OSError) as error:
+                if isinstance(error, NodeFailed):
+                    raise
+                # The database is away: it heals by itself.
+                await self._cannot_serve(error, AGAIN_SECONDS, logging.WARNING)
 
     async def _cannot_serve(self, error: Exception, seconds: float, level: int) -> None:
         if not self._has_failed:  # one line, however often it tries
@@ -58,25 +54,24 @@ class MemberRole:
         self._has_failed = True
         await asyncio.sleep(seconds)
 
-    async def _serve(self) -> None:
-        """Returns when the storage must be opened anew: it writes no more, or the database has lost commits
-        that this broker may remember."""
-        node = self._node
-        losses = node.registry.view.confirmed_losses
-        app = NodeApp(node, None)
+    async def _serve(self, losses: int) -> None:
+        """Returns when the lease is lost."""
+        node, lease = self._node, self._lease
+        app = NodeApp(node, lease, self._keeper, coordinates=False)
         await app.start()
         self.app = app
         self._has_failed = False
         self._started()
-        why: str | None = None
-        while why is None:
-            node.check_registry()
-            app.sweep()
-            await asyncio.sleep(AGAIN_SECONDS)
-            why = node.registry.loss or app.fenced_because
-            if node.registry.view.confirmed_losses != losses:
-                why = why or "the database has lost commits"
-        log.warning("broker %s closes all connections: %s", node.own.name, why)
+        lost = asyncio.create_task(lease.lost())
+        try:
+            while not lost.done():
+                node.check_registry()
+                node.end_if_commits_are_lost(lease, losses)
+                app.sweep()
+                await asyncio.wait([lost], timeout=AGAIN_SECONDS)
+        finally:
+            lost.cancel()
+        log.warning("broker %s closes all connections: %s", node.own.name, lease.lost_because)
         await self.stop(at_once=True)
 
     async def stop(self, *, at_once: bool = False, moved: list[MovedConnection] | None = None) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from posthouse.cluster_settings import check_reachable, check_shared_storage
+from posthouse.cluster_settings import check_node_id, check_reachable, check_shared_storage
 from posthouse.listener_settings import (
     ADMIN,
     AMQP,
@@ -72,6 +72,12 @@ class Settings:
         str,
         "Name of the broker among those that share its storage; by default its host and Kafka port.",
     )
+    node_id: int | None = _setting(
+        None,
+        int,
+        "Id of the broker among those that share its storage, as Kafka clients see it: from 1 on. By default "
+        "the database gives one to each name.",
+    )
     rack: str | None = _setting(
         None, str, "Rack or availability zone of the broker, as Kafka clients are told it."
     )
@@ -97,7 +103,8 @@ class Settings:
     inline_bytes: int = _setting(
         512 * 1024,
         int,
-        "Largest group of writes that a shared storage keeps in the database; larger ones go to objects.",
+        "Largest group of writes that a shared storage keeps in the database; larger batches go to objects, "
+        "and so does a backlog of more than four groups.",
     )
     kafka: Address | None = listener_setting(
         Address("127.0.0.1", 9092),
@@ -365,6 +372,8 @@ class Settings:
         )
         if self.database is not None:
             check_reachable(self.listeners, self.peer, self.peer_advertised)
+        if self.node_id is not None:
+            check_node_id(self.node_id, has_database=self.database is not None)
         for name in ("cache_bytes", "cache_directory_bytes", "inline_bytes"):
             if getattr(self, name) < 0:
                 raise InvalidConfig(f"{name} must not be below 0")

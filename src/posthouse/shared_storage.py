@@ -1,10 +1,9 @@
-"""The storages of a node: one each time it takes or loses the lease, on the same database, object store and
-caches."""
+"""The storages of a node: one each time it becomes the coordinator or a member, on the same database,
+object store and caches."""
 
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.stores import SharedStores
 
@@ -26,9 +25,9 @@ class SharedStorages:
     async def open(self) -> None:
         await self._stores.open()
 
-    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
-        """For the broker that holds the lease, or for a `member`."""
-        return self._stores.storage(lease, defaults=self._defaults, member=member)
+    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
+        """For the coordinator, or for a member."""
+        return self._stores.storage(lease, coordinates=coordinates, defaults=self._defaults)
 
     async def close(self) -> None:
         await self._stores.close()

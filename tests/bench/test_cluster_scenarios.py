@@ -10,6 +10,7 @@ from rich.console import Console
 from bench.cluster import database_use, failover, report
 from bench.cluster.contenders import CONTENDERS, OBJECT_STANDBY
 from bench.cluster.contest import contest
+from bench.cluster.history import history
 from bench.cluster.partitions import partitions
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import Servers, running_servers
@@ -20,7 +21,7 @@ from tests.postgres import cluster_only, need_postgres
 
 pytestmark = cluster_only
 
-TINY = Plan(seconds=0.1, rounds=1, partitions=1200)
+TINY = Plan(seconds=0.1, rounds=1, partitions=1200, history_bytes=2_000_000)
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +73,16 @@ def test_many_partitions(stage: Stage) -> None:
         "failover",
     ]
     assert all(row.spread.middle > 0 for row in rows)
+
+
+@pytest.mark.timeout(600)
+def test_history_for_spark(stage: Stage) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra 'spark'")
+    if stage.servers.store is None:
+        pytest.skip("there is no S3 server")
+    rows = list(history(stage))
+    rates = [row for row in rows if row.unit == "MB/s"]
+    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * 2
+    assert all(row.spread.middle > 0 for row in rates)
+    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 4
+    assert len([row for row in rows if row.unit == "s/GB"]) == 6

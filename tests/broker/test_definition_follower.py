@@ -12,7 +12,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.quotas import Entity, Quota
 from posthouse.broker.access.scram import MIN_ITERATIONS
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import LoginFailed, StorageFull, UnknownTopic
 from posthouse.model.ids import GroupId, new_topic_id
@@ -119,14 +119,14 @@ async def test_defaults_of_topics_are_followed() -> None:
         await created(brokers, "own", retention_ms="7")
         async with started(brokers.member) as member:
             change = brokers.coordinator.dynamic_settings.change
-            await change(Scope.CLUSTER, lambda _: {"topic.retention.ms": "5"})
+            await change(SettingScope.CLUSTER, lambda _: {"topic.retention.ms": "5"})
             brokers.member_storage.follow()
             later = await created(brokers, "later")
             brokers.member_storage.follow()
             topics = member.topics
             assert [topics.get(name).config.retention_ms for name in ("plain", "own", "later")] == [5, 7, 5]
             assert brokers.member_storage.topics[later.id].config.retention_ms == 5
-            await change(Scope.CLUSTER, lambda _: {})
+            await change(SettingScope.CLUSTER, lambda _: {})
             brokers.member_storage.follow()
             assert topics.get("plain").config == member.settings.topic_defaults()
 

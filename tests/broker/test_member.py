@@ -9,12 +9,13 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.groups.consumer_member import Beat
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.requests import TransactionalWriter
-from posthouse.model.errors import GroupsClosed, NotLeader, OffsetOutOfRange, Unavailable
+from posthouse.model.errors import NotCoordinator, NotLeader, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Authentication
+from posthouse.storage.outcomes import OperationRefused
 from tests.broker.members import pair, started
 
 PASSWORD = "nobody-guesses-this"
@@ -73,11 +74,11 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
         async with started(brokers.member) as member:
             group = GroupId("g")
             beat = Beat(member=MemberId("ann"), epoch=0, topics=frozenset({"t"}))
-            with pytest.raises(GroupsClosed):
+            with pytest.raises(NotCoordinator):
                 member.groups.beat(group, beat)
             with pytest.raises(NotLeader):
                 await member.transactions.init_producer("tx", 1000)
-            with pytest.raises(NotLeader):
+            with pytest.raises(NotCoordinator):
                 await member.subscriptions.create(group)
             with pytest.raises(NotLeader):
                 await member.create_topics([NewTopic(name="another")])
@@ -85,14 +86,15 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
                 await member.delete_records(member.topic("t"), 0, None)
 
 
-async def test_a_member_refuses_batches_of_transactions() -> None:
+async def test_a_member_refuses_batches_of_transactions_that_are_not_admitted() -> None:
     async with pair() as brokers:
         topic = await created(brokers.coordinator)
         async with started(brokers.member) as member:
             origin = CorrelatedOrigin(ConnectionIdentity(), 1)
             writer = TransactionalWriter(id="tx", origin=origin)
-            [refused] = await member.append([batch(topic, is_transactional=True)], writer).wait()
-            assert isinstance(refused, NotLeader)
+            with pytest.raises(OperationRefused) as refused:
+                await member.append([batch(topic, is_transactional=True)], writer).wait()
+            assert isinstance(refused.value.reason, NotLeader)
 
 
 async def test_a_read_above_the_end_that_is_known_asks_before_it_is_refused() -> None:

@@ -70,7 +70,7 @@ def test_a_profile_lives_and_dies(
         "password_file": str(secret),
     }
     assert "there is a profile 'prod' already; give --replace" in one_sentence(
-        inside("profile", "create", "prod"), 2
+        inside("profile", "create", "prod", "--bootstrap", "127.0.0.1:1"), 2
     )
     ok("profile", "create", "prod", "--bootstrap", "127.0.0.1:1", "--replace")
     assert "no broker answers at 127.0.0.1:1" in one_sentence(inside("topic", "list"), 1)
@@ -144,8 +144,35 @@ def test_a_file_that_was_damaged(settings: Path, text: str, part: str) -> None:
     assert part in one_sentence(inside("topic", "list"), 2)
 
 
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--bootstrap", "a:b:c"], "'a:b:c' is not an address; write HOST:PORT"),
+        (["--admin", "ftp://x"], "is not an address; write HOST:PORT"),
+        (["--user", "u", "--mechanism", "MAGIC"], "'MAGIC' is not a SASL mechanism; use one of"),
+        ([], "the profile would say nothing; give --bootstrap, --admin or a login"),
+    ],
+)
+def test_a_profile_is_checked_when_it_is_made(options: list[str], part: str, settings: Path) -> None:
+    assert part in one_sentence(inside("profile", "create", "p", *options), 2)
+    assert not settings.exists()
+
+
+def test_a_user_is_not_told_that_there_is_nothing(
+    broker: ThreadBroker, authority: Authority, secret: Path
+) -> None:
+    login = ("--ca", authority.file, "--user", "admin", "--password-file", secret)
+    for command, address in (
+        (["topic", "list"], ("--bootstrap", broker.kafka_tls)),
+        (["group", "list"], ("--bootstrap", broker.kafka_tls)),
+        (["queue", "list"], ("--admin", broker.address("admin_tls"))),
+    ):
+        done = inside(*command, *address, *login)
+        assert (done.returncode, done.stderr) == (0, f"there are no {command[0]}s that you may see\n")
+
+
 def test_names_and_places(tmp_path: Path, settings: Path) -> None:
-    assert "cannot name a profile" in one_sentence(inside("profile", "create", "a.b"), 2)
+    assert "cannot name a profile" in one_sentence(inside("profile", "create", "a.b", "--tls"), 2)
     assert "give one of them" in one_sentence(inside("profile", "use"), 2)
     assert profiles_file({"XDG_CONFIG_HOME": "relative"}) == profiles_file({})
     odd = Profiles(by_name={"p": Profile(user='quo"te\\\n\x7fü')}, current="p")

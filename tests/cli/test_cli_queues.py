@@ -63,6 +63,8 @@ def test_a_queue_with_messages_is_listed(serving: Serving, queue: str) -> None:
     assert queue in output(serving, "queue", "list", "--stuck")
     assert queue in output(serving, "queue", "list", "--state", "unconsumed", "--namespace", "/")
     assert said(serving, "queue", "list", "--search", queue, "--state", "empty") == "there are no such queues"
+    unknown = one_sentence(inside("queue", "list", "--state", "sad", admin=serving.admin), 2)
+    assert "'empty', 'consumed', 'stalled', 'unconsumed'" in unknown
 
 
 def test_a_queue_is_described(serving: Serving, queue: str) -> None:
@@ -76,6 +78,26 @@ def test_a_queue_is_described(serving: Serving, queue: str) -> None:
     )
 
 
+def test_a_queue_that_was_declared_with_numbers_and_has_a_consumer(serving: Serving, topic: str) -> None:
+    name = f"n-{topic}"
+    arguments = {
+        "x-message-ttl": 3_600_000,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": "dead",
+    }
+    with channel_of(serving) as channel:
+        channel.queue_declare(name, durable=True, arguments=arguments)
+        channel.basic_qos(prefetch_count=7)
+        channel.basic_consume(name, lambda *delivered: None, consumer_tag="watcher")
+        shown = output(serving, "queue", "describe", name)
+        channel.queue_delete(name)
+    rows = {line.split()[0]: line.split() for line in shown.splitlines() if line}
+    assert rows["watcher"][4:] == ["7", "0", "0"]
+    assert rows["definition.durable"][1] == "yes"
+    assert rows["definition.message_ttl_ms"][1] == "3600000"
+    assert rows["definition.dead_letter_exchange"][1] == "(default)"
+
+
 def test_peeking_takes_nothing(serving: Serving, queue: str) -> None:
     lines = output(serving, "queue", "peek", queue, "--json").splitlines()
     bodies = [json.loads(line)["body"] for line in lines]
@@ -84,8 +106,10 @@ def test_peeking_takes_nothing(serving: Serving, queue: str) -> None:
         ("base64", "//4="),
         ("text", "third"),
     ]
-    [oldest] = output(serving, "queue", "peek", queue, "-n", "1").splitlines()[1:]
+    done = inside("queue", "peek", queue, "-n", "1", admin=serving.admin)
+    [oldest] = done.stdout.splitlines()[1:]
     assert oldest.endswith(r"first\nline") and queue in oldest
+    assert done.stderr == "2 messages more are ready\n"
     assert parsed(serving, "queue", "describe", queue)["ready"] == 3
 
 
@@ -116,6 +140,11 @@ def test_requeue_leaves_what_is_no_dead_letter(serving: Serving, queue: str) -> 
     first, *more = said(serving, "queue", "requeue", queue).splitlines()
     assert first == f"moved 0 messages of queue {queue!r}"
     assert more and more[0].startswith("3 messages stay where they are: ")
+    said(serving, "queue", "purge", queue)
+    with channel_of(serving) as channel:
+        channel.basic_publish("", queue, b"alone")
+    [_, one] = said(serving, "queue", "requeue", queue).splitlines()
+    assert one.startswith("1 message stays where it is: ")
 
 
 def test_exchanges_and_bindings(serving: Serving, queue: str) -> None:

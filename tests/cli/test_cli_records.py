@@ -71,8 +71,16 @@ def test_kcat_formats(kafka: str, topic: str) -> None:
         b"%s/0/0\tk=%s|1 3 %s 100%%\n" % (topic.encode(), NOT_UTF8, header)
         + b"%s/0/1\tk=|1 -1 %s 100%%\n" % (topic.encode(), header)
     )
+    sizes = raw(kafka, topic, "--from-beginning", "--format", "%R%s")
+    assert sizes == b"\x00\x00\x00\x03" + NOT_UTF8 + b"\xff\xff\xff\xff"
     stamp = raw(kafka, topic, "--offset", "0", "-n", "1", "--format", "%T")
     assert int(stamp) > 1_600_000_000_000
+
+
+def test_a_header_without_a_value_in_kcats_format(kafka: str, topic: str) -> None:
+    with Client(kafka) as client, client.producer(topic) as producer:
+        producer.send(b"x", headers=[("none", None), ("empty", b"")])
+    assert raw(kafka, topic, "--from-beginning", "--format", "%h") == b"none=NULL,empty="
 
 
 def test_json_may_be_written_around_kcat_placeholders(kafka: str, topic: str) -> None:

@@ -49,7 +49,7 @@ def test_init_creates_the_tables_and_status_shows_an_empty_storage(database: str
     assert found["cluster_id"]
     assert found["brokers"] == []
     assert [each["state"] for each in found["slots"]] == ["open"] + ["free"] * 15
-    assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0}
+    assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0, "held": 0}
     assert SECRET not in done.stderr + shown.stdout + shown.stderr + json.dumps(found)
 
 
@@ -65,7 +65,7 @@ def test_migrate_says_what_it_did(database: str) -> None:
 def test_a_newer_version_of_the_tables_is_refused(database: str) -> None:
     posthouse("storage", "migrate", "--database", database)
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("INSERT INTO posthouse.schema_version (version) VALUES (99)")
+        connection.execute("INSERT INTO posthouse.schema_version (version, compatible_from) VALUES (99, 99)")
     for command in ("migrate", "status"):
         done = posthouse("storage", command, "--database", database)
         assert done.returncode == 1

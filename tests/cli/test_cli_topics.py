@@ -93,7 +93,11 @@ def test_refusals(kafka: str, topic: str) -> None:
 
     assert refused("create", topic).startswith(f"the topic '{topic}' exists already; choose another name")
     assert refused("describe", "nope").startswith("there is no topic 'nope'; create it with")
-    assert refused("delete", "nope").startswith("there is no topic 'nope'")
+    for change in (["delete", "nope"], ["alter", "nope", "--partitions", "9"]):
+        assert refused(*change) == "there is no topic 'nope'; see 'posthouse topic list' for those there are"
+    assert refused("alter", topic, "-c", "retention.sm=1") == (
+        "unknown topic setting 'retention.sm'; did you mean 'retention.ms'?"
+    )
     assert "unknown topic setting 'no.such'" in refused("alter", topic, "-c", "no.such=1")
     assert "must be between" in refused("create", f"{topic}-x", "-c", "retention.ms=-9")
     assert "is not an increase" in refused("alter", topic, "--partitions", "1")

@@ -54,8 +54,10 @@ def test_refusals_are_sentences_that_help(client: Client, topic: str) -> None:
     client.create_topic(topic, partitions=2)
     with pytest.raises(TopicExists, match=f"exists already; choose another name.*topic alter {topic}"):
         client.create_topic(topic)
-    with pytest.raises(TopicNotFound, match="there is no topic 'nope'; create it with"):
+    with pytest.raises(TopicNotFound, match="there is no topic 'nope'; see 'posthouse topic list'"):
         client.delete_topic("nope")
+    with pytest.raises(TopicNotFound, match="create it with 'posthouse topic create nope', or see"):
+        client.topic("nope")
     with pytest.raises(TopicNotFound):
         client.change_topic("nope", settings={"retention.ms": "1"})
     with pytest.raises(TopicNotFound):

@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import AsyncExitStack
-from uuid import uuid4
 
 import httpx
 import pika
@@ -11,11 +10,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from posthouse.model.brokers import ClusterView
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, NotLeader
+from posthouse.model.scopes import COORDINATOR, GROUPS, SCOPES, scope_of_group
 from posthouse.node_context import NodeFailed
 from posthouse.node_roles import Role
+from posthouse.storage.operations import Put
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import DatabaseAway
+from posthouse.storage.spaces import Space
+from tests.cluster.holders import coordinator, fence
 from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
@@ -60,9 +63,7 @@ async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
 
 async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: str, sql: Sql) -> None:
     """librdkafka forgets the last living broker when that one closes its connection."""
-    sql.execute(
-        "UPDATE lease SET holder = gen_random_uuid(), epoch = 7, until = clock_timestamp() + interval '3 s'"
-    )
+    coordinator(sql, seconds=3)
     waiting = node(url, "a")
     await waiting.start()
     try:
@@ -83,10 +84,9 @@ async def test_the_holder_that_lost_its_lease_closes_all_and_becomes_a_standby(u
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert await reader.read(4)
-        # as if it had been paused: its lease has ended, and the other broker was faster
-        sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+        fence(sql)
         both = (first, second)
-        await until(lambda: [each.epoch for each in both if each.role is Role.COORDINATOR] == [3])
+        await until(lambda: [each.epoch for each in both if each.role is Role.COORDINATOR] == [2])
         await is_closed(reader)
         writer.close()
 
@@ -98,7 +98,7 @@ async def test_amqp_clients_are_told_that_the_lease_was_lost(url: str, sql: Sql)
         def talk() -> int:
             connection = pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
             connection.channel().queue_declare("q")
-            sql.execute("UPDATE lease SET until = '-infinity', holder = NULL, epoch = epoch + 1")
+            fence(sql)
             with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
                 while True:
                     connection.process_data_events(1)
@@ -146,11 +146,11 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
 
 async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(url: str, sql: Sql) -> None:
     async with nodes(url, "a", "b") as (first, second):
-        sql.execute("UPDATE lease SET epoch = epoch + 5")
-        await until(lambda: max(first.epoch, second.epoch) > 6)
-        holder, standby = (first, second) if first.role is Role.COORDINATOR else (second, first)
-        await until(lambda: standby.view.epoch > 6)
-        sql.execute("UPDATE lease SET epoch = 2, until = '-infinity'")
+        sql.execute("UPDATE scope SET epoch = epoch + 5")
+        await until(lambda: min(first.view.epoch, second.view.epoch) == 6)
+        holder, standby = first, second
+        sql.execute("UPDATE scope SET epoch = 2")
+        sql.execute("UPDATE lease SET until = '-infinity'")
         await until(lambda: holder.parts.registry.loss and standby.parts.registry.loss)
         await until(lambda: holder.role is standby.role is Role.MEMBER)
         await asyncio.sleep(0.5)
@@ -160,8 +160,7 @@ async def test_a_standby_does_not_take_over_from_a_database_that_lost_commits(ur
 
 
 async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: str, sql: Sql) -> None:
-    holder = uuid4()
-    sql.execute("SELECT take_lease(%s, 1.5)", [holder])
+    holder = coordinator(sql, seconds=1.5)
     sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [holder])
     async with AsyncExitStack() as stack:
         one = node(url, "a")
@@ -237,7 +236,7 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
     url: str, sql: Sql, caplog: pytest.LogCaptureFixture, is_holder: bool
 ) -> None:
     if not is_holder:
-        sql.execute("SELECT take_lease(%s, 60)", [uuid4()])
+        coordinator(sql, seconds=60)
     one = node(url, "a")
     await one.start()
     assert one.role is (Role.COORDINATOR if is_holder else Role.MEMBER)
@@ -246,3 +245,57 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
     with pytest.raises(NodeFailed, match="an error of the broker"):
         await one.stop()
     assert "no more heartbeats" in caplog.text
+
+
+async def test_a_member_that_was_fenced_closes_all_and_begins_anew(url: str, sql: Sql) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        lease = second.parts.roles.lease
+        assert lease is not None
+        address = second.listeners["kafka"]
+        reader, writer = await asyncio.open_connection(address.host, address.port)
+        sql.execute("SELECT fence(%s)", [lease.incarnation])
+        await is_closed(reader)
+        writer.close()
+        await until(lambda: second.parts.roles.lease not in (None, lease))
+        again = second.parts.roles.lease
+        assert again is not None
+        assert (again.incarnation, again.epoch) == (lease.incarnation, lease.epoch + 1)
+        await until(lambda: second.parts.roles.app)
+        assert (first.role, second.role) == (Role.COORDINATOR, Role.MEMBER)
+        assert first.epoch == 1
+        producer = AIOKafkaProducer(bootstrap_servers=str(address))
+        await producer.start()
+        await producer.send_and_wait("t", b"1")
+        await producer.stop()
+
+
+async def test_all_brokers_see_the_leases_and_who_holds_what(url: str) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        await until(lambda: len(first.view.brokers) == 2 and COORDINATOR in second.view.holders)
+        for view in (first.view, second.view):
+            assert set(view.holders) == set(SCOPES)
+            assert view.holder_of(COORDINATOR) == view.holder_of(GROUPS[5]) == view.brokers[0]
+        await until(lambda: all(each.lease_seconds_left > 0 for each in second.view.brokers))
+        scopes = second.parts.roles.scopes
+        assert scopes is not None
+        assert await scopes.take(SCOPES) == set()
+
+
+async def test_a_member_commits_offsets_of_groups_whose_scope_it_was_given(url: str) -> None:
+    async with nodes(url, "a", "b") as (first, second):
+        given, taken = first.parts.roles.scopes, second.parts.roles.scopes
+        assert given is not None and taken is not None
+        scope = scope_of_group("orders")
+        app = second.parts.roles.app
+        assert app is not None
+        storage = app.broker._storage
+        put = Put(Space.OFFSETS, bytes(20) + b"orders", b"7")
+        with pytest.raises(NotLeader, match=f"does not hold the scope {scope}"):
+            await storage.commit([put])
+        await given.release(scope)
+        assert await taken.take([scope]) == {scope}
+        await storage.commit([put])
+        state = storage.shared_state
+        assert state is not None
+        assert await state.of_owners(Space.OFFSETS, [b"orders"]) == {put.key: b"7"}
+        assert (first.role, second.role) == (Role.COORDINATOR, Role.MEMBER)

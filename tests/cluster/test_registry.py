@@ -11,25 +11,37 @@ import pytest
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import COORDINATOR, GROUPS
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import CommitsLost, Database
 from posthouse.storage.shared.membership.identity import cluster_identity
-from posthouse.storage.shared.membership.lease import LeaseTimes, take_lease
-from posthouse.storage.shared.membership.loss_watch import LossWatch
-from posthouse.storage.shared.membership.registry import NameTaken, Registration, Registry
+from posthouse.storage.shared.membership.lease import take_lease
+from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
+from posthouse.storage.shared.membership.registry import (
+    BrokerRegistry,
+    NameTaken,
+    NodeIdTaken,
+    Registration,
+    TablesTooNew,
+)
+from posthouse.storage.shared.membership.scopes import Scopes
+from tests.cluster.holders import coordinator, fence
 
 Sql = psycopg.Connection[tuple[object, ...]]
 
 
-def registry(database: Database, name: str, incarnation: UUID | None = None) -> Registry:
+def registry(
+    database: Database, name: str, incarnation: UUID | None = None, node_id: int | None = None
+) -> BrokerRegistry:
     registration = Registration(
         name=name,
         incarnation=incarnation or uuid4(),
         addresses={"kafka": Address(name, 9092), "peer": Address("::1", 7)},
         rack="r1",
         version="0.1.0",
+        node_id=node_id,
     )
-    return Registry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
+    return BrokerRegistry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
 
 
 async def test_the_node_id_belongs_to_the_name(database: Database) -> None:
@@ -41,6 +53,49 @@ async def test_the_node_id_belongs_to_the_name(database: Database) -> None:
     assert await registry(database, "c").register() == 3
 
 
+async def test_a_node_id_that_a_broker_is_given(database: Database) -> None:
+    assert await registry(database, "a", node_id=2).register() == 2
+    assert [await registry(database, name).register() for name in "bcd"] == [1, 3, 4]
+    with pytest.raises(NodeIdTaken, match="node_id 3 belongs to broker c"):
+        await registry(database, "a", node_id=3).register()
+    assert await registry(database, "a", node_id=7).register() == 7
+    assert await registry(database, "a").register() == 7
+    assert await registry(database, "e").register() == 2
+
+
+async def test_brokers_that_register_at_once_get_different_ids(database: Database) -> None:
+    made = [registry(database, f"b{number}") for number in range(8)]
+    assert sorted(await asyncio.gather(*(each.register() for each in made))) == list(range(1, 9))
+
+
+async def test_others_hear_when_a_broker_is_ready(database: Database) -> None:
+    first, second = registry(database, "a"), registry(database, "b")
+    await first.register()
+    await second.register()
+    first.is_ready = True
+    await first.beat()
+    assert [each.is_ready for each in (await second.beat()).brokers] == [True, False]
+    again = registry(database, "a")
+    await again.register()
+    assert [each.is_ready for each in (await second.beat()).brokers] == [False, False]
+
+
+async def test_tables_that_become_too_new(database: Database, sql: Sql) -> None:
+    one = registry(database, "a")
+    await one.register()
+    one.start()
+    sql.execute("INSERT INTO schema_version (version, compatible_from) VALUES (2, 1)")
+    await one.beat()
+    sql.execute("INSERT INTO schema_version (version, compatible_from) VALUES (3, 2)")
+    async with asyncio.timeout(30):
+        while one.failure is None:
+            await asyncio.sleep(0.02)
+    assert isinstance(one.failure, TablesTooNew)
+    with pytest.raises(TablesTooNew, match="know version 2 of them; this release knows 1"):
+        await registry(database, "b").register()
+    await one.stop()
+
+
 async def test_a_heartbeat_tells_of_all_live_brokers_and_the_holder(database: Database, sql: Sql) -> None:
     incarnation = uuid4()
     first, second = registry(database, "a", incarnation), registry(database, "b")
@@ -48,6 +103,8 @@ async def test_a_heartbeat_tells_of_all_live_brokers_and_the_holder(database: Da
     await second.register()
     lease = await take_lease(database, incarnation, clock=SystemClock())
     assert lease is not None
+    scopes = Scopes(database, lease, Seen)
+    await scopes.take([COORDINATOR, GROUPS[7]])
     sql.execute(
         "INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 5), (%s, 1, 2)", [incarnation] * 2
     )
@@ -57,13 +114,38 @@ async def test_a_heartbeat_tells_of_all_live_brokers_and_the_holder(database: Da
     assert view.holder.addresses == {"kafka": Address("a", 9092), "peer": Address("::1", 7)}
     assert (view.holder.id, view.holder.rack, view.epoch, view.commits) == (1, "r1", 1, 7)
     assert 6 < view.lease_seconds_left <= 8
+    assert [each.lease_seconds_left > 6 for each in view.brokers] == [True, False]
+    assert view.brokers[1].lease_seconds_left == 0
+    assert view.holders == {COORDINATOR: incarnation, GROUPS[7]: incarnation}
+    assert view.holder_of(GROUPS[7]) == view.holder
+    assert view.holder_of(GROUPS[8]) is None
     await first.stop()
     view = await second.beat()
     assert [each.name for each in view.brokers] == ["b"]
     assert view.holder is None
     assert view.holder_incarnation == incarnation
     await lease.release()
-    assert (await second.beat()).lease_seconds_left == 0
+    view = await second.beat()
+    assert (view.lease_seconds_left, view.holders, view.epoch) == (0, {}, 1)
+    await scopes.close()
+
+
+async def test_a_heartbeat_tells_what_operators_want(database: Database, sql: Sql) -> None:
+    first, second = registry(database, "a"), registry(database, "b")
+    await first.register()
+    await second.register()
+    assert sql.execute("SELECT drain_broker('a', true), drain_broker('x', true)").fetchone() == (True, False)
+    sql.execute("SELECT want_scope('groups/03', 'b')")
+    assert sql.execute("SELECT want_scope('groups/03', 'x')").fetchone() == (False,)
+    assert sql.execute("SELECT want_scope('groups/99', 'b')").fetchone() == (False,)
+    view = await second.beat()
+    assert [each.is_draining for each in view.brokers] == [True, False]
+    assert view.wanted == {GROUPS[3]: 2}
+    await registry(database, "a").register()  # it stays drained when it is started again
+    assert [each.is_draining for each in (await second.beat()).brokers] == [True, False]
+    sql.execute("SELECT drain_broker('a', false), want_scope('groups/03', NULL)")
+    view = await second.beat()
+    assert ([each.is_draining for each in view.brokers], view.wanted) == ([False, False], {})
 
 
 async def test_a_broker_that_is_silent_is_not_live(database: Database) -> None:
@@ -95,10 +177,10 @@ async def test_an_operator_confirms_a_loss(database: Database, sql: Sql) -> None
     await connection.close()
     one = registry(database, "a")
     await one.register()
-    sql.execute("UPDATE lease SET epoch = 9")
+    sql.execute("UPDATE scope SET epoch = 9")
     await one.beat()
     assert one.loss is None
-    sql.execute("UPDATE lease SET epoch = 7")
+    sql.execute("UPDATE scope SET epoch = 7")
     await one.beat()
     assert one.loss is not None
     assert "epoch 7, and had 9" in one.loss
@@ -113,11 +195,11 @@ async def test_a_loss_is_recorded_and_found_by_others(database: Database, sql: S
     sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
     one, other = registry(database, "a"), registry(database, "b")
     await one.register()
-    sql.execute("UPDATE lease SET epoch = 9")
+    sql.execute("UPDATE scope SET epoch = 9")
     await one.beat()
-    sql.execute("UPDATE lease SET epoch = 7")
+    sql.execute("UPDATE scope SET epoch = 7")
     await one.beat()
-    assert sql.execute("SELECT loss FROM cluster").fetchone() == ("the lease has epoch 7, and had 9",)
+    assert sql.execute("SELECT loss FROM cluster").fetchone() == ("the coordinator has epoch 7, and had 9",)
     await other.register()
     assert other.loss == one.loss
     assert await accept_loss(database._conninfo) == 1
@@ -129,13 +211,12 @@ async def test_a_loss_is_recorded_and_found_by_others(database: Database, sql: S
 
 async def test_a_loss_is_found_after_a_broker_that_knew_less_took_over(database: Database, sql: Sql) -> None:
     sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
-    first, second = uuid4(), uuid4()
-    sql.execute("SELECT take_lease(%s, 0)", [first])
+    first = coordinator(sql, seconds=0)
     sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [first])
     one = registry(database, "a")
     await one.register()
     sql.execute("UPDATE committer SET number = 900")
-    sql.execute("SELECT take_lease(%s, 0)", [second])
+    coordinator(sql, seconds=0)
     await one.beat()
     assert one.loss is not None
     assert "number 900, and had 1000" in one.loss
@@ -146,12 +227,12 @@ async def test_a_heartbeat_that_was_asked_before_a_takeover_shows_no_loss(databa
     await one.register()
     lease = await take_lease(database, one._registration.incarnation, clock=SystemClock())
     assert lease is not None
-    lease.epoch = 5
+    one.took_lease(lease)
     ask = one._link.ask
 
     async def overtaken(*arguments: Any, **names: Any) -> Any:
         answer = await ask(*arguments, **names)
-        one.took_lease(lease)
+        one.took_coordinator(5)
         return answer
 
     one._link.ask = overtaken  # type: ignore[method-assign]
@@ -159,7 +240,7 @@ async def test_a_heartbeat_that_was_asked_before_a_takeover_shows_no_loss(databa
     assert one.loss is None
     one._link.ask = ask  # type: ignore[method-assign]
     await one.beat()
-    assert one.loss is not None  # the lease that it took is not there
+    assert one.loss is not None  # the scope that it took is not there
 
 
 async def test_a_holder_finds_the_loss_of_what_it_has_acknowledged(database: Database, sql: Sql) -> None:
@@ -167,22 +248,25 @@ async def test_a_holder_finds_the_loss_of_what_it_has_acknowledged(database: Dat
     one = registry(database, "a")
     await one.register()
     own = one._registration.incarnation
-    lease = await take_lease(database, own, clock=SystemClock(), times=LeaseTimes(seconds=0))
+    lease = await take_lease(database, own, clock=SystemClock())
     assert lease is not None
     one.took_lease(lease)
+    scopes = Scopes(database, lease, Seen)
+    await scopes.take([COORDINATOR])
+    one.took_coordinator(lease.scopes[COORDINATOR])
     sql.execute("INSERT INTO committer (incarnation, path, number) VALUES (%s, 0, 1000)", [own])
     await one.beat()
     lease.count_commits(lambda: 1050)
-    sql.execute("SELECT take_lease(%s, 8)", [uuid4()])
+    fence(sql)
+    coordinator(sql, seconds=8)
     await one.beat()
     assert one.loss is not None
     assert "number 1000, and had 1050" in one.loss
     await lease.release()
+    await scopes.close()
 
 
-async def test_a_broker_without_the_lease_finds_the_loss_of_what_it_has_acknowledged(
-    database: Database, sql: Sql
-) -> None:
+async def test_a_member_finds_the_loss_of_what_it_has_acknowledged(database: Database, sql: Sql) -> None:
     sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
     one, other = registry(database, "a"), registry(database, "b")
     await one.register()
@@ -207,9 +291,7 @@ async def test_a_broker_without_the_lease_finds_the_loss_of_what_it_has_acknowle
     assert one.loss is None
 
 
-async def test_a_broker_that_misses_its_own_commits_does_not_take_the_lease(
-    database: Database, sql: Sql
-) -> None:
+async def test_a_broker_that_misses_its_own_commits_takes_no_lease(database: Database, sql: Sql) -> None:
     """Though no heartbeat has shown them."""
     sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
     one = registry(database, "a")
@@ -295,9 +377,9 @@ async def test_a_database_from_before_the_registration(database: Database, sql: 
     sql.execute("INSERT INTO cluster (id, secret) VALUES ('c', 's')")
     one = registry(database, "a")
     await one.register()
-    sql.execute("UPDATE lease SET epoch = 9")
+    sql.execute("UPDATE scope SET epoch = 9")
     await one.beat()
-    sql.execute("UPDATE lease SET epoch = 7")
+    sql.execute("UPDATE scope SET epoch = 7")
     sql.execute("UPDATE broker SET incarnation = %s", [uuid4()])
     await one.beat()
     assert one.loss is not None
@@ -314,11 +396,9 @@ async def test_a_lost_registration_without_other_losses(database: Database, sql:
     one, other = registry(database, "a"), registry(database, "b")
     assert await one.register() == 1
     sql.execute("DELETE FROM broker")
-    sql.execute("ALTER TABLE broker ALTER id RESTART")
     await one.beat()
     assert one.node_id == 1
     sql.execute("DELETE FROM broker")
-    sql.execute("ALTER TABLE broker ALTER id RESTART")
     await other.register()
     with pytest.raises(NameTaken, match="had id 1 and gets 2"):
         await one.beat()
@@ -400,3 +480,22 @@ async def test_all_brokers_find_one_identity(database: Database) -> None:
     assert found[0].secret.hex() not in repr(found[0])
     await one.close()
     await other.close()
+
+
+async def test_heartbeats_come_more_often_while_scopes_move(database: Database) -> None:
+    one = BrokerRegistry(database, registry(database, "a")._registration, heartbeat_seconds=3600)
+    await one.register()
+    one.start()
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(0.3)
+    assert not waiting.done()
+    one.hurry(True)
+    assert [each.name for each in (await asyncio.wait_for(waiting, 30)).brokers] == ["a"]
+    await asyncio.wait_for(one.next_view(), 30)
+    one.hurry(False)
+    await asyncio.wait_for(one.next_view(), 30)  # it was due already
+    waiting = asyncio.create_task(one.next_view())
+    await asyncio.sleep(1)
+    assert not waiting.done()
+    waiting.cancel()
+    await one.stop()

@@ -31,6 +31,16 @@ def test_the_password_is_not_shown() -> None:
     assert "verysecret" not in repr(settings)
 
 
+def test_node_ids() -> None:
+    assert shared(node_id="7").node_id == 7
+    shared(node_id="7").check()
+    for wrong in ("0", "-1", "2147483648"):
+        with pytest.raises(InvalidConfig, match="node_id must be from 1"):
+            shared(node_id=wrong).check()
+    with pytest.raises(InvalidConfig, match="node_id is for brokers that share a storage"):
+        Settings(node_id=7).check()
+
+
 _UNCLEAN = [
     "postgresql://bob:very#secret@db/x",
     "postgresql://bob:very?secret@db/x",
@@ -119,7 +129,7 @@ def test_a_file_and_the_environment(tmp_path: Path) -> None:
 def test_a_broker_that_is_alone_imports_none_of_it() -> None:
     code = (
         "import sys, posthouse.cli.main, posthouse.cli.serve;"
-        "of = ('psycopg', 'obstore', 'posthouse.storage.shared', 'posthouse.cluster.', 'posthouse.node');"
+        "of = ('psycopg', 'obstore', 'posthouse.storage.shared.', 'posthouse.cluster.', 'posthouse.node');"
         "print([name for name in sys.modules if name.startswith(of)])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,12 +14,10 @@ from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.topic_config import TopicConfig
 from posthouse.node import Node
-from posthouse.node_roles import Role
 from posthouse.settings import Address
 from posthouse.shared_storage import SharedStorages
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.logs import loading
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.time_limit import cut_if_cancelled
@@ -33,10 +31,10 @@ class HangingStorages(SharedStorages):
 
     made = 0
 
-    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
+    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
         self.made += 1
-        storage = super().make(lease, member)
-        if lease is not None:
+        storage = super().make(lease, coordinates=coordinates)
+        if coordinates:
             storage.open = hang  # type: ignore[method-assign]
         return storage
 
@@ -46,9 +44,9 @@ class RefusingStorages(SharedStorages):
 
     refused = 0
 
-    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
-        if lease is None:
-            return super().make(lease, member)
+    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
+        if not coordinates:
+            return super().make(lease, coordinates=False)
         self.refused += 1
         raise InvalidConfig("a file is missing")
 
@@ -57,31 +55,35 @@ async def hang() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def hanging(url: str) -> tuple[Node, "asyncio.Task[None]"]:
+async def hanging(url: str) -> tuple[Node, "asyncio.Task[None]", HangingStorages]:
     storages = HangingStorages(node_settings(url, "a"), SystemClock())
     one = node(url, "a", storages)
     starting = asyncio.create_task(one.start())
     await until(lambda: storages.made)
-    return one, starting
+    return one, starting, storages
 
 
 async def test_a_coordinator_whose_start_hangs_can_be_stopped(url: str, sql: Sql) -> None:
-    one, starting = await hanging(url)
+    one, starting, _ = await hanging(url)
     starting.cancel()
     await asyncio.wait_for(asyncio.wait([starting]), 5)
     assert starting.cancelled()
     assert one.parts.running.done()
-    assert sql.execute("SELECT holder FROM lease").fetchone() == (None,)
+    assert sql.execute("SELECT holder FROM lease").fetchall() == []
+    assert sql.execute("SELECT count(*) FROM scope WHERE holder IS NOT NULL").fetchone() == (0,)
 
 
 async def test_a_start_ends_with_the_lease(url: str) -> None:
-    one, starting = await hanging(url)
+    """The broker begins anew, under a new one."""
+    one, starting, storages = await hanging(url)
     lease = one.parts.roles.lease
     assert lease is not None
     lease.fenced("the database has lost commits")
-    await asyncio.wait_for(starting, 5)
-    assert one.role is Role.MEMBER
-    await one.stop()
+    await until(lambda: storages.made == 2, 5)
+    again = one.parts.roles.lease
+    assert again is not None and again.epoch > lease.epoch
+    starting.cancel()
+    await asyncio.wait_for(asyncio.wait([starting]), 5)
 
 
 @contextmanager
@@ -134,7 +136,8 @@ async def test_a_broker_that_cannot_serve_as_it_is_configured_ends_at_its_start(
     one = node(url, "a", RefusingStorages(node_settings(url, "a"), SystemClock()))
     with pytest.raises(InvalidConfig, match="a file is missing"):
         await one.start()
-    assert sql.execute("SELECT holder FROM lease").fetchone() == (None,)
+    assert sql.execute("SELECT holder FROM lease").fetchall() == []
+    assert sql.execute("SELECT count(*) FROM scope WHERE holder IS NOT NULL").fetchone() == (0,)
 
 
 async def test_a_member_that_cannot_coordinate_leaves_the_lease_to_others(url: str) -> None:

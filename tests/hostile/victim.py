@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.served import ServedBroker
 
@@ -17,7 +18,7 @@ _LIMITED = ("/bin/sh", "-c", 'ulimit -n "$0" && exec "$@"')
 
 
 class Victim(ServedBroker):
-    def __init__(self, data: Path, *, descriptors: int | None = None, **settings: object) -> None:
+    def __init__(self, data: Path, *, descriptors: int | None = None, **settings: Any) -> None:
         """`descriptors`: all that the system lets it have."""
         limited = () if descriptors is None else (*_LIMITED, str(descriptors))
         super().__init__(data, wrapper=limited, stderr=subprocess.DEVNULL, **settings)

@@ -24,6 +24,19 @@ async def test_what_is_committed_waits_until_it_is_durable(tmp_path: Path) -> No
         assert storage.unwritten_bytes == 0
 
 
+async def test_storage_is_behind_while_much_is_unwritten(tmp_path: Path) -> None:
+    async with opened(tmp_path / "data") as storage:
+        topic = make_topic("topic")
+        await storage.create_topics([topic])
+        commits = [storage.commit([append(topic.partition(0), bytes(2**20))]) for _ in range(3)]
+        assert not storage.is_behind
+        commits += [storage.commit([append(topic.partition(0), bytes(2**20))]) for _ in range(2)]
+        assert storage.is_behind
+        for commit in commits:
+            await commit
+        assert not storage.is_behind
+
+
 async def test_what_could_not_be_written_waits_no_more(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with opened(tmp_path / "data", disk=disk) as storage:

@@ -2,8 +2,10 @@
 
 from tools.walk import traced_message
 
-MOST_FILES = 28
+MOST_FILES = 20
 """Of the front end and the broker, from publish to acknowledgement."""
+KNOWN = {"broker/queues/publishing.py", "broker/queues/dispatcher.py", "broker/progress/progress.py"}
+"""Some that every message passes through: a walk without them was not traced."""
 
 
 def walked() -> list[str]:
@@ -15,5 +17,5 @@ def test_a_message_passes_through_few_files() -> None:
     # On a busy machine a frame may arrive in pieces, or a timer may fall into the walk: the shortest counts.
     files = min((walked() for _ in range(5)), key=len)
     assert files[0] == "protocols/amqp/connection.py"
-    assert {"broker/queues/wave.py", "broker/queues/dispatcher.py", "broker/progress/settling.py"} <= {*files}
+    assert {*files} >= KNOWN
     assert len(files) <= MOST_FILES, files

@@ -32,7 +32,7 @@ _TOPIC, _GROUP = "topic.", "group."
 _MOST = 2**31 - 1
 
 
-class Scope(StrEnum):
+class SettingScope(StrEnum):
     CLUSTER = "cluster"
     NODE = "node"
 
@@ -104,12 +104,12 @@ class DynamicSettings:
         self._group_configs.set_defaults(effective.groups)
         self._limit_connections(effective.connections)
 
-    def get(self, scope: Scope) -> Overrides:
+    def get(self, scope: SettingScope) -> Overrides:
         return self._own.get(scope)
 
     def value(self, name: str) -> str:
         """The effective value."""
-        for scope in (Scope.NODE, Scope.CLUSTER):
+        for scope in (SettingScope.NODE, SettingScope.CLUSTER):
             if name in self.get(scope):
                 return self.get(scope)[name]
         return self.started_with(name)
@@ -124,14 +124,14 @@ class DynamicSettings:
         return str(limits.total if name == MOST_CONNECTIONS else limits.per_address)
 
     async def change(
-        self, scope: Scope, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
+        self, scope: SettingScope, change: Callable[[Overrides], Overrides], *, validate_only: bool = False
     ) -> None:
         """`change` gets the settings of the scope and returns all new ones. Raises InvalidConfig."""
         await self._own.change(scope, change, validate_only=validate_only)
         await self._apply()
 
     def _check(self, scope: str, wanted: Overrides) -> None:
-        effective = self._effective({Scope(scope): wanted})
+        effective = self._effective({SettingScope(scope): wanted})
         self._topics.check_defaults(effective.topics)
 
     async def _apply(self) -> None:
@@ -140,9 +140,9 @@ class DynamicSettings:
         self._group_configs.set_defaults(effective.groups)
         self._limit_connections(effective.connections)
 
-    def _effective(self, instead: Mapping[Scope, Overrides]) -> _Effective:
-        own = {scope: instead.get(scope, self._own.get(scope)) for scope in Scope}
-        merged = {**own[Scope.CLUSTER], **own[Scope.NODE]}
+    def _effective(self, instead: Mapping[SettingScope, Overrides]) -> _Effective:
+        own = {scope: instead.get(scope, self._own.get(scope)) for scope in SettingScope}
+        merged = {**own[SettingScope.CLUSTER], **own[SettingScope.NODE]}
         start = self._started_with
         return _Effective(
             topics=start.topics.with_overrides(_beginning(merged, _TOPIC)),

@@ -11,6 +11,7 @@ from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.queues.referrals import Referrals, check_referable
 from posthouse.broker.traffic import Traffic
 from posthouse.broker.transactions.admission import TransactionAdmission
+from posthouse.broker.transactions.admissions import admission_value
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
@@ -244,6 +245,11 @@ class LogWriter:
             return
         if writer is None:
             raise InvalidTransaction("a transactional batch needs the id of its transaction")
+        if not self._transactions.is_loaded:
+            # Storage decides. All batches or none: otherwise the coordinator gets the whole request.
+            append.admission = admission_value(writer.id, header.producer_epoch)
+            append.required = True
+            return
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if appending.admission is None:
             appending.admission = self._transactions.admit(writer.request(producer))

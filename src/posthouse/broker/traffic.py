@@ -5,9 +5,9 @@ Plain ints that are incremented in place, once for a batch, a fetch or a deliver
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from posthouse.records.batch import COUNT_AT, HEADER_SIZE, LENGTH_AT, LOG_OVERHEAD, BatchHeader, Readable
 
@@ -34,6 +34,15 @@ _NO_TRAFFIC: Final = TopicTraffic()
 """Shared by all topics without traffic: a collection of metrics looks at each of them."""
 
 
+class CountedMessage(Protocol):
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of the value."""
+
+
 class Traffic(dict[str, TopicTraffic]):
     """By the name of the topic. Owned by the event loop."""
 
@@ -51,6 +60,11 @@ class Traffic(dict[str, TopicTraffic]):
         if self._writing:
             self._count_written()
         return self.get(topic, _NO_TRAFFIC)
+
+    def counted(self) -> Iterable[tuple[str, TopicTraffic]]:
+        """For readers: all topics that had traffic."""
+        self._count_written()
+        return self.items()
 
     def write(self, topic: str, header: BatchHeader, commit: asyncio.Future[Any]) -> None:
         """A batch is being written. It counts when its commit has succeeded.
@@ -76,6 +90,28 @@ class Traffic(dict[str, TopicTraffic]):
         traffic = self[topic]
         traffic.records_out += count_records(batches)
         traffic.bytes_out += len(batches)
+
+    def deliver(self, messages: Sequence[CountedMessage]) -> int:
+        """Messages of a queue go to a client; returns the bytes of their values."""
+        # One loop with little in it: this runs for every message that is delivered. Nearly always all are of
+        # one topic, whose name is then one object.
+        size = 0
+        is_mixed = False
+        name = messages[0].topic
+        for message in messages:
+            size += message.size
+            if message.topic is not name:
+                is_mixed = True
+        if is_mixed:
+            for message in messages:
+                traffic = self[message.topic]
+                traffic.records_out += 1
+                traffic.bytes_out += message.size
+        else:
+            traffic = self[name]
+            traffic.records_out += len(messages)
+            traffic.bytes_out += size
+        return size
 
     def forget(self, topics: Iterable[str]) -> None:
         for topic in topics:

@@ -68,7 +68,7 @@ Format = Annotated[
         metavar="TEXT",
         help="How a message is printed: a line with {key}, {value}, {partition}, {offset}, {timestamp}, "
         "{headers} and {topic}; or as in kcat, with %k %s %p %o %T %h %t, %K and %S for the sizes of key "
-        "and value, and \\n at the end.",
+        "and value, %R for the size of the value in 4 bytes, and \\n at the end.",
     ),
 ]
 Raw = Annotated[

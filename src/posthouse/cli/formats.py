@@ -7,6 +7,7 @@ bytes, and nothing is added to it, not even the end of the line.
 import json
 import re
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 import typer
@@ -17,6 +18,7 @@ from posthouse.client.reading import Message
 
 Renderer = Callable[[str, Message], bytes]
 
+_LENGTH = Struct(">i")
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 _PLACEHOLDERS: dict[str, Renderer] = {
     "t": lambda topic, message: topic.encode(),
@@ -28,6 +30,7 @@ _PLACEHOLDERS: dict[str, Renderer] = {
     "h": lambda topic, message: _header_bytes(message),
     "K": lambda topic, message: b"%d" % _length(message.key),
     "S": lambda topic, message: b"%d" % _length(message.value),
+    "R": lambda topic, message: _LENGTH.pack(_length(message.value)),
     "%": lambda topic, message: b"%",
 }
 _PLACEHOLDER = re.compile(r"%(.)", re.DOTALL)
@@ -91,7 +94,9 @@ def _constant(text: str) -> Renderer:
 
 
 def _header_bytes(message: Message) -> bytes:
-    return b",".join(name.encode() + b"=" + (value or b"") for name, value in message.headers)
+    return b",".join(
+        name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in message.headers
+    )
 
 
 def _length(data: bytes | None) -> int:

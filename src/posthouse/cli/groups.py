@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.durations import parse_date, parse_duration, parse_moment
-from posthouse.cli.options import Bootstrap, GroupName, GroupNames, Json, complete_topic, open_client
+from posthouse.cli.options import (
+    Bootstrap,
+    GroupName,
+    GroupNames,
+    Json,
+    complete_topic,
+    none_yet,
+    open_client,
+)
 from posthouse.cli.output import complain, print_json, print_table, say
 from posthouse.model.excerpts import printable
 
@@ -110,7 +118,7 @@ def list_groups(
     elif rows:
         print_table(columns, rows, right=("members", "lag"))
     else:
-        say("there are no groups yet; one begins when a consumer with a 'group.id' connects")
+        say(none_yet(context, "groups", "one begins when a consumer with a 'group.id' connects"))
 
 
 @app.command(epilog="`posthouse group describe billing`")

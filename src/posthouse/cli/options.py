@@ -60,6 +60,13 @@ def invocation_of(context: typer.Context, bootstrap: str | None = None) -> Invoc
     return invocation
 
 
+def none_yet(context: typer.Context, nouns: str, advice: str = "") -> str:
+    """The sentence for an empty list. A user who logs in may not be allowed to see what there is."""
+    if invocation_of(context).security(ask=False).user is not None:
+        return f"there are no {nouns} that you may see"
+    return f"there are no {nouns} yet{f'; {advice}' if advice else ''}"
+
+
 def pass_on_login(context: typer.Context, bootstrap: str | None) -> None:
     """Pass the login to Spark's processes in the environment: Spark shows options in plans, but not
     variables."""

@@ -88,6 +88,7 @@ def create(
         password_file=_absolute(password_file),
         mechanism=mechanism,
     )
+    profile.check()
     save_profiles(file, profiles.with_profile(name, profile))
     if json:
         print_json({"profile": name, "created": True})

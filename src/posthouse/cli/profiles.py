@@ -23,7 +23,10 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from posthouse.client.addresses import parse_bootstrap
+from posthouse.client.admin_client import AdminClient
 from posthouse.client.errors import BadArgument
+from posthouse.client.security import SaslMechanism
 
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -41,6 +44,17 @@ class Profile:
     user: str | None = None
     password_file: Path | None = None
     mechanism: str | None = None
+
+    def check(self) -> None:
+        """Raises BadArgument for an address or a mechanism that is none. Files may be made later."""
+        if self == Profile():
+            raise BadArgument("the profile would say nothing; give --bootstrap, --admin or a login")
+        if self.bootstrap is not None:
+            parse_bootstrap(self.bootstrap)
+        if self.admin is not None:
+            AdminClient(self.admin).close()
+        if self.mechanism is not None:
+            SaslMechanism.parse(self.mechanism)
 
     def items(self) -> dict[str, str | bool]:
         """What it says, as it is stored."""

@@ -12,6 +12,7 @@ from posthouse.cli import (
     acls,
     archive,
     brokers,
+    cluster,
     config,
     connections,
     consume,
@@ -61,6 +62,7 @@ consume.register(app, panel=_FIRST)
 app.add_typer(profile_command.app, rich_help_panel=_FIRST)
 status.register(app, panel=_WATCH)
 app.add_typer(brokers.app, rich_help_panel=_WATCH)
+app.add_typer(cluster.app, rich_help_panel=_WATCH)
 app.add_typer(connections.app, rich_help_panel=_WATCH)
 app.add_typer(config.app, rich_help_panel=_WATCH)
 app.add_typer(topics.app, rich_help_panel=_KAFKA)

@@ -1,11 +1,20 @@
 """`posthouse queue …`: look into AMQP queues, and act on what is in them."""
 
+from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 
 from posthouse.cli.durations import shown_duration
-from posthouse.cli.options import Admin, Json, Namespace, SomeNamespace, complete_queue, open_admin
+from posthouse.cli.options import (
+    Admin,
+    Json,
+    Namespace,
+    SomeNamespace,
+    complete_queue,
+    none_yet,
+    open_admin,
+)
 from posthouse.cli.output import counted, one_line, or_dash, print_json, print_table, say
 
 app = typer.Typer(
@@ -20,13 +29,23 @@ _COLUMNS = ("queue", "namespace", "state", "ready", "unacked", "consumers", "old
 _NUMBERS = ("ready", "unacked", "consumers", "oldest", "position", "age", "deliveries", "bytes")
 _STUCK = ("stalled", "unconsumed")
 _SHOWN = 60
+_CONSUMER_COLUMNS = ("consumer", "peer", "user", "channel", "prefetch", "unacked", "priority", "")
+_CONSUMER_NUMBERS = ("channel", "prefetch", "unacked", "priority")
+
+
+class QueueState(StrEnum):
+    EMPTY = "empty"
+    CONSUMED = "consumed"
+    STALLED = "stalled"
+    UNCONSUMED = "unconsumed"
+
 
 QueueName = Annotated[
     str, typer.Argument(metavar="QUEUE", help="Name of the queue.", autocompletion=complete_queue)
 ]
 Search = Annotated[str | None, typer.Option(metavar="TEXT", help="Only names that contain this.")]
 State = Annotated[
-    str | None,
+    QueueState | None,
     typer.Option(
         metavar="STATE",
         help="Only queues in this state: empty; consumed (a consumer takes the messages); stalled (no "
@@ -67,9 +86,8 @@ def list_queues(
     elif queues:
         print_table(_COLUMNS, map(_row, queues), right=_NUMBERS)
     else:
-        say(
-            "there are no such queues" if namespace or search or state or stuck else "there are no queues yet"
-        )
+        is_chosen = namespace or search or state or stuck
+        say("there are no such queues" if is_chosen else none_yet(context, "queues"))
 
 
 @app.command(epilog="`posthouse queue describe mails`")
@@ -88,6 +106,9 @@ def describe(
         return
     print_table(_COLUMNS, [_row(found)], right=_NUMBERS)
     print()
+    if found["consumer_list"]:
+        print_table(_CONSUMER_COLUMNS, map(_consumer_row, found["consumer_list"]), right=_CONSUMER_NUMBERS)
+        print()
     more = {name: value for name, value in found.items() if name not in _SUMMARY}
     print_table(("property", "value"), _flat(more))
 
@@ -103,13 +124,16 @@ def peek(
 ) -> None:
     """Show the oldest messages of a queue. They stay where they are and do not count as delivered."""
     with open_admin(context, admin) as client:
-        messages = client.get(f"{_path(namespace, queue)}/messages", limit=max)["messages"]
+        found = client.get(f"{_path(namespace, queue)}/messages", limit=max)
+    messages, more = found["messages"], found["more"]
     if json:
         for message in messages:
             print_json(message)
     elif messages:
         columns = ("position", "age", "exchange", "routing key", "deliveries", "bytes", "died", "body")
         print_table(columns, map(_message_row, messages), right=_NUMBERS)
+        if more:
+            say(f"{counted(more, 'message')} more {'is' if more == 1 else 'are'} ready")
     else:
         say(f"queue {queue!r} has no messages that are ready")
 
@@ -181,7 +205,9 @@ def delete(
         say(f"deleted queue {queue!r}")
 
 
-_SUMMARY = frozenset({"namespace", "name", "state", "ready", "unacked", "consumers", "oldest_age_ms"})
+_SUMMARY = frozenset(
+    {"namespace", "name", "state", "ready", "unacked", "consumers", "oldest_age_ms", "consumer_list"}
+)
 
 
 def _path(namespace: str, queue: str) -> str:
@@ -219,6 +245,19 @@ def _message_row(message: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
+def _consumer_row(consumer: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        consumer["tag"],
+        or_dash(consumer["peer"]),
+        or_dash(consumer["user"]),
+        consumer["channel"],
+        consumer["prefetch"] or "no limit",
+        consumer["unacked"],
+        consumer["priority"],
+        "" if consumer["is_active"] else "waits",
+    )
+
+
 def _death(death: Any) -> str:
     if not isinstance(death, dict):
         return str(death)
@@ -232,9 +271,17 @@ def _flat(fields: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
             rows += _flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
             rows.append((prefix + name, ", ".join(map(str, value)) or "-"))
+        elif isinstance(value, bool):
+            rows.append((prefix + name, "yes" if value else "no"))
         else:
-            rows.append((prefix + name, or_dash(value)))
+            rows.append(
+                (prefix + name, "(default)" if value == "" and name in _EXCHANGES else or_dash(value))
+            )
     return rows
+
+
+_EXCHANGES = frozenset({"dead_letter_exchange", "x-dead-letter-exchange"})
+"""The exchange without a name is the default one."""
 
 
 def _report(queue: str, moved: dict[str, Any], json: bool) -> None:
@@ -246,4 +293,5 @@ def _report(queue: str, moved: dict[str, Any], json: bool) -> None:
         f"moved {counted(moved['moved'], 'message')} of queue {queue!r}" + (f": {targets}" if targets else "")
     )
     if moved["left"]:
-        say(f"{counted(moved['left'], 'message')} stay where they are: {moved['reason']}")
+        stay = "stays where it is" if moved["left"] == 1 else "stay where they are"
+        say(f"{counted(moved['left'], 'message')} {stay}: {moved['reason']}")

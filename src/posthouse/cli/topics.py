@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.options import Bootstrap, Json, TopicName, open_client
+from posthouse.cli.options import Bootstrap, Json, TopicName, none_yet, open_client
 from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.model.inert_settings import INERT_SETTINGS
 
@@ -96,7 +96,7 @@ def list_topics(context: typer.Context, json: Json = False, bootstrap: Bootstrap
     elif rows:
         print_table(columns, rows, right=columns[1:])
     else:
-        say("there are no topics yet; create one with 'posthouse topic create'")
+        say(none_yet(context, "topics", "create one with 'posthouse topic create'"))
 
 
 @app.command(epilog="`posthouse topic describe orders`")

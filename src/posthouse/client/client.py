@@ -23,6 +23,13 @@ from posthouse.client.group_offsets import (
 )
 from posthouse.client.group_reading import GroupReading
 from posthouse.client.groups import GroupInfo, delete_groups, describe_group, group_names, list_groups
+from posthouse.client.manifests import (
+    SegmentManifest,
+    WantedRange,
+    release_hold,
+    renew_hold,
+    segment_manifest,
+)
 from posthouse.client.permissions import (
     Permission,
     PermissionFilter,
@@ -234,6 +241,24 @@ class Client(Closable):
         return RangeReading(
             self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
         )
+
+    def segment_manifest(
+        self,
+        wanted: Sequence[WantedRange],
+        *,
+        committed: bool = True,
+        signed: bool = True,
+        hold: bytes | None = None,
+    ) -> SegmentManifest:
+        """Where in the object store the records of ranges are. Raises NoSegmentObjects."""
+        return segment_manifest(self._cluster, wanted, committed=committed, signed=signed, hold=hold)
+
+    def renew_hold(self, hold: bytes) -> bool:
+        """Keep the objects of a manifest; False if the hold is over."""
+        return renew_hold(self._cluster, hold)
+
+    def release_hold(self, hold: bytes) -> None:
+        release_hold(self._cluster, hold)
 
     def messages(
         self,

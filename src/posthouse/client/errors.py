@@ -4,6 +4,7 @@ ClientError
 ├── BadArgument            the caller's arguments are invalid
 ├── BrokerUnreachable      no answer, or the connection was lost
 │   └── BrokerSilent       connected, but no answer came in time
+├── NoSegmentObjects       in `manifests`: there is no object store to read from
 ├── IncompatibleBroker     the server does not support the protocol or version
 ├── NotTrusted             a certificate was rejected
 ├── LoginRefused           a wrong name or password, or an unknown mechanism
@@ -131,7 +132,8 @@ _KINDS: tuple[type[RequestRefused], ...] = (
 _BY_CODE = {code: kind for kind in _KINDS for code in kind.codes}
 
 _SENTENCES = {
-    TopicNotFound: "there is no topic {name!r}; create it with 'posthouse topic create {name}'",
+    TopicNotFound: "there is no topic {name!r}; create it with 'posthouse topic create {name}', or see "
+    "'posthouse topic list' for those there are",
     TopicExists: "the topic {name!r} exists already; choose another name, or change it with "
     "'posthouse topic alter {name}'",
     MessageTooLarge: "a batch is larger than topic {name!r} takes; send smaller messages, or raise its limit "
@@ -145,6 +147,8 @@ _SENTENCES = {
     TopicNotReady: "topic {name!r} is not ready yet; try again in a moment",
     OffsetGone: "topic {name!r} has no such offset; see 'posthouse topic describe {name}' for those it has",
 }
+_TO_CHANGE = frozenset({"delete", "alter", "alter-configs"})
+_NOTHING_TO_CHANGE = "there is no topic {name!r}; see 'posthouse topic list' for those there are"
 _PERMISSIONS = {
     29: "you may not do this to topic {name!r}; ask an administrator for "
     "'posthouse acl allow YOU {needs} topic {name}'",
@@ -181,6 +185,8 @@ def refused(code: int, message: str | None, name: str, *, needs: str = "") -> Re
         asked = _PERMISSIONS[code].format(name=name, needs=needs or _NEEDED[code])
         several = not needs and "," in _NEEDED[code]
         return kind(f"{asked}, or what of it you need" if several else asked, code)
+    if kind is TopicNotFound and needs in _TO_CHANGE:
+        return kind(_NOTHING_TO_CHANGE.format(name=name), code)
     sentence = _SENTENCES.get(kind) or message or _PLAIN_CODES.get(code)
     if sentence is None:
         sentence = f"the broker refused with error {code}; look at its log"

@@ -22,6 +22,10 @@ class ClusterBroker:
     rack: str | None = None
     version: str = ""
     seconds_since_start: float = 0.0
+    lease_seconds_left: float = 0.0
+    """How long its lease lasts unless it is renewed, by the clock of the database; 0 without a lease."""
+    is_ready: bool = True
+    """Whether it serves clients, and so can hold scopes. A broker that starts is not ready."""
     is_draining: bool = False
     """An operator wants it to hold no scopes."""
 
@@ -33,16 +37,20 @@ class ClusterView:
     brokers: tuple[ClusterBroker, ...] = ()
     """The live ones, by id."""
     holder_incarnation: UUID | None = None
-    """None if the lease is free."""
+    """Of the coordinator; None if that scope is free."""
     holders: Mapping[Scope, UUID] = field(default_factory=dict)
-    """The incarnation of the broker that holds each scope. Free scopes are not in it."""
+    """The incarnation of the broker that holds each scope, also if its lease is over. Free scopes are not in
+    it."""
+    wanted: Mapping[Scope, int] = field(default_factory=dict)
+    """The ids of the brokers that operators want to hold scopes."""
     epoch: int = 0
+    """Of the scope coordinator."""
     lease_seconds_left: float = 0.0
-    """By the clock of the database."""
+    """Of the coordinator, by the clock of the database."""
     commits: int = 0
-    """Of the holder, since its start."""
+    """Of the coordinator, since its start."""
     seen_commits: int | None = None
-    """Of the holder that this broker saw last, which may be another by now; None if it saw none."""
+    """Of the coordinator that this broker saw last, which may be another by now; None if it saw none."""
     own_commits: int = 0
     """Of this broker, since its start."""
     commits_of: Mapping[UUID, int] = field(default_factory=dict)
@@ -61,7 +69,7 @@ class ClusterView:
 
     @property
     def holder(self) -> ClusterBroker | None:
-        """The live broker that holds the lease."""
+        """The live broker that is the coordinator."""
         if self.holder_incarnation is None:
             return None
         return self.by_incarnation.get(self.holder_incarnation)

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from enum import StrEnum
 from typing import Any
 
@@ -265,8 +266,9 @@ def _set(values: dict[str, Any], name: str, text: str) -> None:
     elif name in INERT_SETTINGS:
         INERT_SETTINGS[name].type.parse(text)
     else:
-        known = ", ".join(sorted([*CONFIG_KEYS, *INERT_SETTINGS]))
-        raise InvalidConfig(f"unknown topic setting {name!r}; known are {known}")
+        near = get_close_matches(name[:100], [*CONFIG_KEYS, *INERT_SETTINGS], n=1)
+        advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(sorted(CONFIG_KEYS))}"
+        raise InvalidConfig(f"unknown topic setting {name!r}; {advice}")
 
 
 def _check_flushing(overrides: Mapping[str, str]) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Protocol, cast, runtime_checkable
 from uuid import UUID
 
 from posthouse.model.proven_user import ProvenUser
-from posthouse.protocols.outbox import Chunk
 from posthouse.settings import Address
 
 FORWARDER = "forwarder"
@@ -100,11 +99,11 @@ class GuardedTransport(asyncio.Transport):
         self._origin = origin
         self._is_mute = False
 
-    def write(self, data: Chunk) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._may_write():
             self._transport.write(data)
 
-    def writelines(self, list_of_data: Iterable[Chunk]) -> None:
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         if self._may_write():
             self._transport.writelines(list_of_data)
 
@@ -114,7 +113,7 @@ class GuardedTransport(asyncio.Transport):
             asyncio.get_running_loop().call_soon(self._dismiss)
         return not self._is_mute
 
-    def write_last(self, data: Chunk) -> None:
+    def write_last(self, data: bytes | bytearray | memoryview) -> None:
         """Write what needs no lease, because it answers nothing: that the broker closes the connection."""
         self._transport.write(data)
 

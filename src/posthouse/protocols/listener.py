@@ -103,9 +103,10 @@ class Listener:
     def has_tls(self) -> bool:
         return self._tls is not None
 
-    async def start(self, address: Address, tls: Certificates | None = None) -> Address:
-        """Bind; returns the actual address, with the port that the system chose for port 0."""
-        return self.start_on(await ListeningSockets.bind(address), tls)
+    async def start(self, address: Address, tls: Certificates | None = None, *, setting: str = "") -> Address:
+        """Bind; returns the actual address, with the port that the system chose for port 0. `setting` is the
+        one that has the address."""
+        return self.start_on(await ListeningSockets.bind(address, setting), tls)
 
     def start_on(self, listening: ListeningSockets, tls: Certificates | None = None) -> Address:
         """Accept on sockets that are bound already. They belong to the listener from now on."""
@@ -174,7 +175,7 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
         task = self._loop.create_task(self._connect(accepted, visitor, wait, origin))
-        visitor.send_away = partial(_turn_away, visitor, task)
+        visitor.close = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
@@ -222,7 +223,7 @@ class Listener:
             self._gate.leave(visitor)
             # A task that never started keeps the socket alive through its exception, and the visitor keeps
             # the task.
-            visitor.send_away = noop
+            visitor.close = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes disconnect like that
@@ -251,7 +252,7 @@ class Listener:
         if visitor.is_unwanted:
             return False
         visitor.has_joined = True
-        visitor.send_away = connection.abort
+        visitor.close = connection.abort
         self._visitors[connection] = visitor
         return True
 

@@ -1,14 +1,17 @@
 """What a broker that shares its storage knows of its cluster, for the protocols.
 
-One broker holds the lease: it is the *coordinator* of groups, transactions, queues and all other state that
-has one owner. The others are *members*. All of them serve logs.
+One broker holds the scope of the *coordinator*: transactions, queues and all other state that has one owner.
+The others are *members*. All of them serve logs, and the groups whose scopes they hold, each under a lease of
+its own.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.scopes import COORDINATOR, Scope
+from posthouse.protocols.scope_moves import ScopeMoves
 
 
 class Standing(Protocol):
@@ -28,14 +31,26 @@ class HeldLease(Standing, Protocol):
     """The right to coordinate, which this broker has taken."""
 
     @property
-    def epoch(self) -> int: ...
+    def epoch(self) -> int:
+        """Of the scope coordinator."""
 
     @property
     def seconds_left(self) -> float: ...
 
 
+class ClusterControl(Protocol):
+    """What operators want of the cluster. The brokers follow it after their next heartbeats."""
+
+    async def drain(self, broker: str, *, is_draining: bool) -> None:
+        """Let the broker of this name hold no scopes, or let it hold some again. Raises NotFound."""
+
+    async def want(self, scope: Scope, broker: str | None) -> None:
+        """Move the scope to the broker of this name, and keep it there while that lives; None leaves it to
+        the plan. Raises NotFound."""
+
+
 class MemberStanding:
-    """A member needs no lease: it may serve while it reaches the database."""
+    """A member may serve while it has its lease and reaches the database. Otherwise it still reads logs."""
 
     __slots__ = ("_is_cut_off",)
 
@@ -63,6 +78,15 @@ class Membership:
     """Of the coordinator; None in a member."""
     member: MemberStanding = _NEVER_CUT_OFF
     """Of a member; without meaning in the coordinator."""
+    control: ClusterControl | None = None
+    """None if operators cannot change the cluster through this broker."""
+    moves: ScopeMoves = field(default_factory=ScopeMoves)
+    """Of this broker."""
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this broker is the coordinator."""
+        return self.lease is not None
 
     @property
     def standing(self) -> Standing:
@@ -84,6 +108,10 @@ class Membership:
         # A view that is a moment old may still name this broker, which has given up its lease.
         return None if holder is None or holder.incarnation == self.own.incarnation else holder
 
+    def holder_of(self, scope: Scope) -> ClusterBroker | None:
+        """The live broker that is known to hold the scope."""
+        return self.coordinator() if scope == COORDINATOR else self.view().holder_of(scope)
+
     def has_others(self) -> bool:
         """Whether other brokers were alive when the database was last heard of. One of them may lead
         partitions, or coordinate, if this one is cut off."""
@@ -91,7 +119,7 @@ class Membership:
 
     @property
     def epoch(self) -> int:
-        """Of the lease of the coordinator."""
+        """Of the scope coordinator."""
         return self.view().epoch if self.lease is None else self.lease.epoch
 
     @property

@@ -5,11 +5,7 @@ from typing import NamedTuple
 
 from posthouse.model.errors import CorruptBatch
 from posthouse.records.batch import BatchHeader
-from posthouse.records.varint import read_varint, read_varlong
-
-# Zigzag values of the numbers that fit one byte; None where more bytes follow.
-_ONE_BYTE: tuple[int | None, ...] = (*(raw >> 1 ^ -(raw & 1) for raw in range(128)), *[None] * 128)
-_TWO_BYTES: tuple[int, ...] = tuple(raw >> 1 ^ -(raw & 1) for raw in range(1 << 14))
+from posthouse.records.varint import ONE_BYTE, TWO_BYTES, read_varint, read_varlong
 
 NO_HEADERS = b"\x00"
 
@@ -32,8 +28,8 @@ def iter_raw(data: bytes, header: BatchHeader, first: int, end: int) -> Iterator
     """The records with offsets from `first` to before `end` in `data`, the body of a batch with `header`."""
     # Numbers are decoded inline through tables: this runs for every message that a queue delivers.
     small, wide, base_offset, base_timestamp = (
-        _ONE_BYTE,
-        _TWO_BYTES,
+        ONE_BYTE,
+        TWO_BYTES,
         header.base_offset,
         header.base_timestamp,
     )

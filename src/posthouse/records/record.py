@@ -18,15 +18,13 @@ from typing import NamedTuple, TypeAlias
 from posthouse.model.errors import CorruptBatch
 from posthouse.records.batch import HEADER_SIZE, BatchHeader, Readable, iter_headers, parse_header
 from posthouse.records.compression import Codec, decompress, output_limit
-from posthouse.records.varint import read_varint, read_varlong
+from posthouse.records.varint import ONE_BYTE, read_varint, read_varlong
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 _MIN_INT64 = -(1 << 63)
 _MAX_INT64 = (1 << 63) - 1
 
-# Zigzag values of the numbers that fit one byte; None where more bytes follow.
-_ONE_BYTE: tuple[int | None, ...] = (*(raw >> 1 ^ -(raw & 1) for raw in range(128)), *[None] * 128)
 
 _new = tuple.__new__
 
@@ -91,7 +89,7 @@ def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
     """The records in `data`, the body of the batch with `header`."""
     # One-byte numbers are decoded inline through a table, and a record's rules are checked together at its
     # end: positions only grow, so any overrun shows there. A quarter faster than a call per number.
-    small, base_offset, base_timestamp = _ONE_BYTE, header.base_offset, header.base_timestamp
+    small, base_offset, base_timestamp = ONE_BYTE, header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.is_log_append_time else None
     pos, size, next_delta, last_delta = 0, len(data), 0, header.last_offset_delta
     try:
@@ -127,7 +125,7 @@ def iter_body(data: bytes, header: BatchHeader) -> Iterator[Record]:
 
 def _read_bytes(data: bytes, pos: int) -> tuple[bytes | None, int]:
     """Bytes with a length prefix. The end may lie beyond `data`; the caller checks it."""
-    if (length := _ONE_BYTE[data[pos]]) is None:
+    if (length := ONE_BYTE[data[pos]]) is None:
         length, pos = read_varint(data, pos)
     else:
         pos += 1

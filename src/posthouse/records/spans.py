@@ -30,7 +30,7 @@ from posthouse.records.batch import (
 from posthouse.records.columns import COMPILED, Wanted
 from posthouse.records.compression import compress
 from posthouse.records.record import body_in, iter_body
-from posthouse.records.varint import read_varint, read_varlong, write_varint
+from posthouse.records.varint import ONE_BYTE, TWO_BYTES, read_varint, read_varlong, write_varint
 
 MAX_DELTA = 2**31 - 1
 _MIN_INT64 = -(1 << 63)
@@ -38,9 +38,6 @@ _MAX_INT64 = (1 << 63) - 1
 _MOST_NAMED = 1000
 """Maximum number of records named in an error."""
 
-# Zigzag values of the numbers that fit one byte; None where more bytes follow.
-_ONE_BYTE: tuple[int | None, ...] = (*(raw >> 1 ^ -(raw & 1) for raw in range(128)), *[None] * 128)
-_TWO_BYTES: tuple[int, ...] = tuple(raw >> 1 ^ -(raw & 1) for raw in range(1 << 14))
 _ATTRIBUTES = b"\x00"
 
 _new = tuple.__new__
@@ -63,7 +60,7 @@ def iter_spans(data: bytes, header: BatchHeader) -> Iterator[Span]:
     """The records in `data`, the body of the batch with `header`; values and headers are skipped."""
     # Most numbers have one byte, and the lengths and deltas of ordinary batches two; decoding those inline
     # through tables saves a fifth of the time.
-    small, wide, last_delta = _ONE_BYTE, _TWO_BYTES, header.last_offset_delta
+    small, wide, last_delta = ONE_BYTE, TWO_BYTES, header.last_offset_delta
     pos, size, next_delta = 0, len(data), 0
     try:
         for _ in range(header.count):

@@ -1,12 +1,17 @@
 """Zigzag variable-length integers: seven bits a byte, lowest first; the sign is in the lowest bit.
 
-Callers inline the one-byte case; these are the slow path for the rest.
+Callers inline the short cases by the tables here; the functions are the slow path for the rest.
 """
 
 from posthouse.model.errors import CorruptBatch
 
 _MAX_VARINT = 0xFFFFFFFF
 _MAX_VARLONG = 0xFFFFFFFFFFFFFFFF
+
+ONE_BYTE: tuple[int | None, ...] = (*(raw >> 1 ^ -(raw & 1) for raw in range(128)), *[None] * 128)
+"""The values of numbers of one byte; None where more bytes follow."""
+TWO_BYTES: tuple[int, ...] = tuple(raw >> 1 ^ -(raw & 1) for raw in range(1 << 14))
+"""The values of the 14 bits of numbers of up to two bytes."""
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:

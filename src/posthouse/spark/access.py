@@ -36,6 +36,14 @@ class Access:
                 self.drop()
                 backoff.pause(error)
 
+    def call_once(self, work: Callable[[Client], T]) -> T:
+        """Without retries: for calls that may fail."""
+        try:
+            return work(self._client())
+        except BrokerUnreachable:
+            self.drop()
+            raise
+
     def drop(self) -> None:
         """Close the connections; the next call opens new ones."""
         client = _clients.pop((self._bootstrap, self._security), None)

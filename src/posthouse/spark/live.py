@@ -1,4 +1,4 @@
-"""A range of offsets read from the broker, as Arrow record batches. Runs on executors."""
+"""A range of offsets read from the broker or from its objects, as Arrow record batches. Runs on executors."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -24,6 +24,8 @@ from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.errors import DataLoss
 from posthouse.spark.options import EARLIEST, SourceOptions
 from posthouse.spark.planning import OffsetRange
+from posthouse.spark.segments.manifests import RangeSegments, TopicRange
+from posthouse.spark.segments.reading import SegmentReading
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,8 @@ class LivePiece(InputPartition):
 
     range: OffsetRange
     topic_id: bytes
+    objects: RangeSegments | None = None
+    """Segments that are read from the object store instead."""
 
 
 def read_live(
@@ -57,7 +61,8 @@ def read_live(
 
 
 def _decoded(decoder: BatchDecoder, fetched: Fetched, piece: LivePiece) -> Iterator[pa.RecordBatch]:
-    view, end = memoryview(fetched.data), piece.range.end
+    view = memoryview(fetched.data)
+    end = piece.range.end if fetched.end is None else min(piece.range.end, fetched.end)
     try:
         for position, header in visible_batches(view, fetched.aborted):
             if header.next_offset <= fetched.first or header.base_offset >= end:
@@ -104,6 +109,20 @@ class _Gone(Exception):
 
 
 def _fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
+    """Raises _Gone."""
+    if piece.objects is None:
+        return _broker_fetches(options, piece)
+    return iter(
+        SegmentReading(
+            options,
+            TopicRange(piece.range, piece.topic_id),
+            piece.objects,
+            lambda part: _broker_fetches(options, replace(piece, range=part)),
+        )
+    )
+
+
+def _broker_fetches(options: SourceOptions, piece: LivePiece) -> Iterator[Fetched]:
     """Resumes at its position after a reconnect. Raises _Gone."""
     access = access_of(options)
     position, end = piece.range.first, piece.range.end

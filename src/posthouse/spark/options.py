@@ -45,6 +45,8 @@ _SOURCE = (
     "kafka.default.api.timeout.ms",
     "kafka.max.partition.fetch.bytes",
     "archive",
+    "readObjects",
+    "objectStore",
 )
 _WITHOUT_COUNTERPART = (
     "groupIdPrefix",
@@ -116,6 +118,10 @@ class SourceOptions:
     security: Security
     fetch_bytes: int
     archive: str | None
+    reads_objects: bool = True
+    """Whether to read the objects of a shared storage, if the brokers have one."""
+    object_store: str | None = None
+    """Where the objects are, to be read with our own credentials; None to read signed addresses."""
 
 
 class Options:
@@ -251,7 +257,22 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         security=options.security(),
         fetch_bytes=options.number("kafka.max.partition.fetch.bytes") or 4 * 1024 * 1024,
         archive=options.text("archive"),
+        reads_objects=options.boolean("readObjects", True),
+        object_store=_object_store(options),
     )
+
+
+def _object_store(options: Options) -> str | None:
+    url = options.text("objectStore")
+    if url is None:
+        return None
+    if not options.boolean("readObjects", True):
+        raise WrongOption("the option 'objectStore' has no effect with readObjects=false; remove one of them")
+    if "://" not in url:
+        raise WrongOption(
+            f"the option 'objectStore' is an address such as s3://BUCKET/PREFIX or file:///DIR, not {url!r}"
+        )
+    return url
 
 
 def _topics(options: Options) -> TopicSelection:

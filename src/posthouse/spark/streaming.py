@@ -26,7 +26,8 @@ from posthouse.spark.offsets import Json, Offsets, from_json, to_json
 from posthouse.spark.options import LATEST, Position, SourceOptions
 from posthouse.spark.planning import limited, ranges_between
 from posthouse.spark.schema import arrow_schema, check_schema
-from posthouse.spark.tasks import pieces, read_piece
+from posthouse.spark.segments.holds import release
+from posthouse.spark.tasks import holds_of, pieces, read_piece
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -40,6 +41,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None
         """The end offsets of a query that reads only what is available now."""
         self._last_advance = time.monotonic()
+        self._holds: list[tuple[Offsets, bytes]] = []
+        """Of batches that are planned and not committed, with the ends of these batches."""
 
     def initialOffset(self) -> Json:
         topics = self._topics()
@@ -85,7 +88,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"{_name(each.place)} begins at offset {first[each.place]}, not at {each.first}",
                 )
         found = [each for each in ranges if each.place in there]
-        return pieces(self._options, found, topics, self._survey.archive)
+        planned = pieces(self._options, found, topics, self._survey.archive)
+        self._holds += [(ends, hold) for hold in holds_of(planned)]
+        return planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self._options, self._schema, partition)
@@ -101,9 +106,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 if place.topic in topics
             }
             self._access().call(lambda client: client.commit_offsets(group, offsets))
+        self._release(from_json(end))
 
     def stop(self) -> None:
+        self._release(None)
         self._access().drop()
+
+    def _release(self, end: Offsets | None) -> None:
+        """The objects of this batch, and of those before it, are read; None: of all."""
+        ends = [each for each, _ in self._holds]
+        done = len(ends) if end is None else ends.index(end) + 1 if end in ends else 0
+        released, self._holds = self._holds[:done], self._holds[done:]
+        for _, hold in released:
+            release(self._options, hold)
 
     def _access(self) -> Access:
         return access_of(self._options)

@@ -10,6 +10,7 @@ from posthouse.client.cluster import TopicInfo
 from posthouse.spark.live import LivePiece, read_live
 from posthouse.spark.options import SourceOptions
 from posthouse.spark.planning import OffsetRange, split
+from posthouse.spark.segments.manifests import TopicRange, find_segments
 from posthouse.spark.spanning import Archive, ArchivePiece, read_archived
 
 
@@ -31,7 +32,15 @@ def pieces(
     cut = split(
         live, at_least=options.min_partitions - len(planned), largest=options.max_records_per_partition
     )
-    return planned + [LivePiece(each, topics[each.place.topic].id) for each in cut]
+    wanted = [TopicRange(each, topics[each.place.topic].id) for each in cut]
+    objects = find_segments(options, wanted)
+    return planned + [LivePiece(*each, found) for each, found in zip(wanted, objects, strict=True)]
+
+
+def holds_of(planned: Iterable[InputPartition]) -> set[bytes]:
+    """The holds of the objects that these tasks read."""
+    found = {each.objects.hold for each in planned if isinstance(each, LivePiece) and each.objects}
+    return {hold for hold in found if hold is not None}
 
 
 def read_piece(options: SourceOptions, schema: pa.Schema, piece: InputPartition) -> Iterator[pa.RecordBatch]:

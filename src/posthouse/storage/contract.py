@@ -19,6 +19,7 @@ from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.partition_view import PartitionView
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
+from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 
@@ -42,6 +43,10 @@ class Storage(PartitionView, Protocol):
     @property
     def shared_state(self) -> SharedState | None:
         """None unless other brokers may change state: see `shared_state`."""
+
+    @property
+    def segment_objects(self) -> SegmentObjects | None:
+        """None unless clients can read records from an object store: see `segment_objects`."""
 
     @property
     def has_lost_commits(self) -> bool:
@@ -68,6 +73,10 @@ class Storage(PartitionView, Protocol):
     @property
     def unwritten_bytes(self) -> int:
         """Bytes of batches that were committed and are not durable yet."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether these are so many that more would only add latency: a new commit waits for all of them."""
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Create topics durably, all or none. The caller has checked names and ids.

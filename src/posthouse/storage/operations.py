@@ -29,6 +29,9 @@ class Append:
     """The assigned offset; set by the commit for the `Refer`s behind it. -1 if the batch is a duplicate or
     refused."""
     required: bool = True
+    admission: bytes | None = None
+    """For a batch of a transaction that another broker coordinates: the value that must be stored in
+    `Space.ADMISSIONS` for its partition and producer."""
 
 
 @dataclass(slots=True)

@@ -73,4 +73,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.CLIENT_METRICS: _of_cluster,
     Space.BROKER_CONFIGS: _of_cluster,
     Space.SECRETS: _of_cluster,
+    Space.ADMISSIONS: _first(_PARTITION_SIZE),
 }

@@ -29,6 +29,8 @@ class Space(IntEnum):
     CLIENT_METRICS = 20
     BROKER_CONFIGS = 21
     SECRETS = 25
+    ADMISSIONS = 26
+    """Transactions whose batches any broker may append: the function `commit_group` looks them up."""
 
 
 CLUSTER_WIDE = frozenset(

@@ -15,6 +15,7 @@ from posthouse.protocols.front_end import FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Address, Authentication, Settings, listener_names
+from posthouse.testing.listener_addresses import ListenerAddresses
 
 if TYPE_CHECKING:
     from posthouse.node import Node
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _ANY_PORT = Address("127.0.0.1", 0)
 
 
-class AsyncBroker:
+class AsyncBroker(ListenerAddresses):
     """A broker as `async with AsyncBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP
     clients to `broker.amqp`, and clients of any protocol to `broker.address(name)`.
 
@@ -73,31 +74,7 @@ class AsyncBroker:
         return app
 
     def address(self, listener: str) -> str:
-        """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
         return str(self.app.listeners[listener])
-
-    @property
-    def kafka(self) -> str:
-        """The bootstrap address."""
-        return self.address("kafka")
-
-    @property
-    def kafka_tls(self) -> str:
-        return self.address("kafka_tls")
-
-    @property
-    def amqp(self) -> str:
-        """The address for AMQP clients as host:port; prefix it with `amqp://guest:guest@`."""
-        return self.address("amqp")
-
-    @property
-    def admin(self) -> str:
-        """Where operators connect, over HTTP, as host:port."""
-        return self.address("admin")
-
-    @property
-    def amqp_tls(self) -> str:
-        return self.address("amqp_tls")
 
     async def __aenter__(self) -> Self:
         self._app = await (self._started_with_users() if self._users else self._started(self.settings))

@@ -11,9 +11,10 @@ from typing import Any, Self
 import uvloop
 
 from posthouse.testing.async_broker import AsyncBroker
+from posthouse.testing.listener_addresses import ListenerAddresses
 
 
-class ThreadBroker:
+class ThreadBroker(ListenerAddresses):
     """A broker as `with ThreadBroker() as broker:`. Kafka clients connect to `broker.kafka`, AMQP clients to
     `broker.amqp`.
 
@@ -29,31 +30,7 @@ class ThreadBroker:
         self._thread: threading.Thread | None = None
 
     def address(self, listener: str) -> str:
-        """The address of a listener as host:port. Its name is that of its setting, such as "kafka_tls"."""
         return self.broker.address(listener)
-
-    @property
-    def kafka(self) -> str:
-        """The bootstrap address."""
-        return self.address("kafka")
-
-    @property
-    def kafka_tls(self) -> str:
-        return self.address("kafka_tls")
-
-    @property
-    def amqp(self) -> str:
-        """The address for AMQP clients as host:port."""
-        return self.address("amqp")
-
-    @property
-    def admin(self) -> str:
-        """Where operators connect, over HTTP, as host:port."""
-        return self.address("admin")
-
-    @property
-    def amqp_tls(self) -> str:
-        return self.address("amqp_tls")
 
     def start(self) -> None:
         started: Future[None] = Future()

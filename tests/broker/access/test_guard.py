@@ -8,7 +8,7 @@ from posthouse.broker.access import guard as guard_module
 from posthouse.broker.access.acls import Acl, Acls
 from posthouse.broker.access.audit import Audit
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.access.guard import CLOSED, AclGuard, Answers, OpenGuard
+from posthouse.broker.access.guard import CLOSED, AclGuard, DecisionCache, OpenGuard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.principal import ANONYMOUS, Principal
 from posthouse.model.clock import ManualClock
@@ -172,7 +172,7 @@ def test_before_a_login_nothing_is_allowed() -> None:
 async def test_connections_of_a_user_share_what_they_were_told() -> None:
     """Else names that are made up would take memory for each of thousands of connections."""
     acls = await acls_of((_O.READ, Kind.TOPIC, "t"))
-    answers = Answers()
+    answers = DecisionCache()
     first, second = (
         AclGuard(Principal("ann"), acls, Notes(), PEER, "kafka", is_super=False, answers=answers)
         for _ in range(2)

@@ -9,7 +9,7 @@ from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.groups.streams import StreamsState
 from posthouse.broker.groups.streams_answers import StreamsAnswer, Trouble
 from posthouse.broker.groups.streams_assignor import NOTHING, Task, Tasks
-from posthouse.broker.groups.streams_member import JOINING, Endpoint
+from posthouse.broker.groups.streams_member import JOINING, UserEndpoint
 from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle, Subtopology, Topology
 from posthouse.model.errors import (
     BadRequest,
@@ -301,11 +301,11 @@ def test_a_process_never_has_a_task_twice() -> None:
 
 @pytest.mark.parametrize(
     "said",
-    [{"tags": {"zone": "a"}}, {"rack": "r"}, {"endpoint": Endpoint("h", 9)}, {"rebalance_seconds": 5.0}],
+    [{"tags": {"zone": "a"}}, {"rack": "r"}, {"endpoint": UserEndpoint("h", 9)}, {"rebalance_seconds": 5.0}],
 )
 def test_what_the_assignment_does_not_depend_on_leaves_the_epoch(said: dict[str, Any]) -> None:
     group = Group(*topics_for(2))
-    member = group.member(tags={"zone": "b"}, endpoint=Endpoint("a", 1))
+    member = group.member(tags={"zone": "b"}, endpoint=UserEndpoint("a", 1))
     member.turn()
     target = group.machine.target
     answer = member.send(member.epoch, **said)
@@ -317,13 +317,13 @@ def test_what_the_assignment_does_not_depend_on_leaves_the_epoch(said: dict[str,
 
 def test_another_endpoint_is_told() -> None:
     group = Group(*topics_for(2))
-    first, second = group.member(endpoint=Endpoint("a", 1)), group.member()
+    first, second = group.member(endpoint=UserEndpoint("a", 1)), group.member()
     settle(first, second)
     assert second.answer is not None
     known = second.answer.endpoint_epoch
-    first.send(first.epoch, endpoint=Endpoint("b", 2))
+    first.send(first.epoch, endpoint=UserEndpoint("b", 2))
     answer = second.send(second.epoch, endpoint_epoch=known)
-    assert [each.endpoint for each in answer.endpoints or ()] == [Endpoint("b", 2)]
+    assert [each.endpoint for each in answer.endpoints or ()] == [UserEndpoint("b", 2)]
 
 
 def test_many_tasks_are_not_assigned_again_at_once() -> None:
@@ -349,14 +349,14 @@ def test_many_tasks_are_not_assigned_again_at_once() -> None:
 
 def test_endpoints_are_told_when_they_change() -> None:
     group = Group(*topics_for(2))
-    first = group.member(endpoint=Endpoint("a", 1))
+    first = group.member(endpoint=UserEndpoint("a", 1))
     first.turn()
     assert first.answer is not None
     [known] = first.answer.endpoints or ()
-    assert (known.endpoint, known.active) == (Endpoint("a", 1), {"t": [0, 1], "r": [0, 1]})
+    assert (known.endpoint, known.active) == (UserEndpoint("a", 1), {"t": [0, 1], "r": [0, 1]})
     epoch = first.answer.endpoint_epoch
     assert first.send(first.epoch, endpoint_epoch=epoch).endpoints is None
-    second = group.member(endpoint=Endpoint("b", 2))
+    second = group.member(endpoint=UserEndpoint("b", 2))
     settle(first, second)
     answer = first.send(first.epoch, endpoint_epoch=epoch)
     assert {each.endpoint.host: each.active["t"] for each in answer.endpoints or ()} == {"a": [0], "b": [1]}

@@ -9,6 +9,7 @@ from hypothesis.stateful import (
     rule,
 )
 
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError, StorageFull
 from posthouse.storage.contract import Storage
 from tests.broker.queues.lazy_storage import LazyStorage
@@ -44,11 +45,11 @@ class Faults(Publishing):
         """Make durable what was settled."""
 
         async def work() -> None:
-            settling = self.broker.namespaces.settling
+            progress_writer = self.broker.namespaces.progress_writer
             for name in QUEUES:
                 for each in self.queue(name).lanes:
-                    settling.changed(each)
-            settling._store()
+                    progress_writer.changed(each)
+            progress_writer._store()
             await self.still()
             if not self.is_full:
                 self.ledger.stored()
@@ -112,7 +113,7 @@ class Faults(Publishing):
         """In the middle of a transaction."""
 
         async def work() -> None:
-            wave, group = self.broker.publishing.transaction(), Group()
+            wave, group = TransactionWave(self.broker.publishing), Group()
             for publish in many:
                 self.publish_to(publish, wave, group)
             self.settle_in(wave, group, name, count)

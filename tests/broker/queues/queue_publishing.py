@@ -9,7 +9,8 @@ from hypothesis.stateful import (
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues.envelope import Envelope
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.publishing import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import QueueBlocked, QueueFull, StorageFull
 from posthouse.records.builder import BatchBuilder
 from tests.broker.queues.queue_ledger import (
@@ -141,7 +142,7 @@ class Publishing(QueueWorld):
     )
     def transaction(self, many: list[Publish], name: str, count: int, end: str) -> None:
         async def work() -> None:
-            wave, group = self.broker.publishing.transaction(), Group()
+            wave, group = TransactionWave(self.broker.publishing), Group()
             for publish in many:
                 self.publish_to(publish, wave, group)
             self.settle_in(wave, group, name, count)
@@ -153,14 +154,14 @@ class Publishing(QueueWorld):
 
         self.run(work())
 
-    def settle_in(self, wave: Wave, group: Group, name: str, count: int) -> None:
+    def settle_in(self, wave: TransactionWave, group: Group, name: str, count: int) -> None:
         for holder in self.holders():
             if holder.name == name:
                 for identity in list(holder.held)[:count]:
                     self.queue(name).ack([holder.held[identity]], wave)
                     group.settled.append(self.ledger.alive[name][identity])
 
-    async def commit(self, wave: Wave, group: Group, *, fails: bool) -> None:
+    async def commit(self, wave: TransactionWave, group: Group, *, fails: bool) -> None:
         was_full = self.is_full
         if fails:
             self.make_full(True)

@@ -7,6 +7,7 @@ import pytest
 from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeKind
 from posthouse.model.errors import QueueFull, StorageFull
 from tests.broker.queues.lazy_rig import dead_letter_queue, get, until
@@ -41,11 +42,11 @@ async def test_acknowledgements_of_a_transaction_count_when_it_is_durable() -> N
     async with running() as rig:
         queue = await rig.queue()
         await rig.publish(b"a", b"b")
-        failed = rig.broker.publishing.transaction()
+        failed = TransactionWave(rig.broker.publishing)
         queue.ack([await get(queue)], failed)
-        failed.fail(StorageFull("full"))
+        failed.end(StorageFull("full"))
         assert last(queue) == {"published": 2, "got": 1}
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack([await get(queue)], wave)
         assert last(queue) == {"published": 2, "got": 2}
         await wave.commit()

@@ -15,6 +15,7 @@ from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.stragglers import StragglerLimits
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeKind
 from posthouse.model.clock import ManualClock
 from posthouse.storage.files.engine import FileStorage
@@ -187,7 +188,7 @@ class World:
         self.queue(name).ack(self._let_go(name, first, step))
 
     async def _ack_with(self, name: str, first: int) -> None:
-        wave = self.rig.broker.publishing.transaction()
+        wave = TransactionWave(self.rig.broker.publishing)
         self.queue(name).ack(self._let_go(name, first, 2), wave)
         await wave.commit()
 

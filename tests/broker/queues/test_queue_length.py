@@ -10,6 +10,7 @@ from posthouse.broker.queues import loader as loader_module
 from posthouse.broker.queues import log_queue, overflow, settlement
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError, QueueBlocked
@@ -99,7 +100,7 @@ async def test_handing_out_makes_room() -> None:
 async def test_a_transaction_that_is_given_up_makes_room() -> None:
     async with running() as rig:
         queue = await rig.queue(max_length=1, overflow=OverflowPolicy.BLOCK)
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         rig.namespace.publish(rig.namespace.router.default, b"q", b"a", PLAIN, wave)
         with pytest.raises(QueueBlocked):
             rig.namespace.publish(rig.namespace.router.default, b"q", b"b", PLAIN, rig.broker.publishing.wave)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from posthouse.broker.progress import chunk, progress
+from posthouse.broker.progress import chunk, positions
 from posthouse.broker.queues import (
     dispatcher,
     expiries,
@@ -78,9 +78,9 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiries, "SPAN", 5)
     monkeypatch.setattr(recovery, "SPAN", 5)
     monkeypatch.setattr(key_order, "CROWD", 3)
-    monkeypatch.setattr(progress, "CHUNK_BITS", 3)
-    monkeypatch.setattr(progress, "CHUNK", 8)
-    monkeypatch.setattr(progress, "_MASK", 7)
+    monkeypatch.setattr(positions, "CHUNK_BITS", 3)
+    monkeypatch.setattr(positions, "CHUNK", 8)
+    monkeypatch.setattr(positions, "_MASK", 7)
     monkeypatch.setattr(chunk, "CHUNK", 8)
     monkeypatch.setattr(chunk, "_FULL", bytearray(b"\x01" * 8))
 

@@ -13,6 +13,7 @@ from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
@@ -325,7 +326,7 @@ async def test_a_floor_that_was_not_stored_does_not_count(tmp_path: Path) -> Non
             return done
 
         rig.storage.commit = failing  # type: ignore[method-assign, assignment]
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack(taken[:4], wave)
         rig.namespace.publish(rig.namespace.router.default, b"other", b"with it", PLAIN, wave)
         with pytest.raises(StorageFull):

@@ -64,7 +64,13 @@ class SharedMachine(QueueMachine):
     async def reopened_storage(self) -> Storage:
         lease = await take_lease(self.database)
         return WatchedStorage(
-            self.database, self.objects, PlainBlocks(self.objects), lease, clock=self.clock, tail_bytes=400
+            self.database,
+            self.objects,
+            PlainBlocks(self.objects),
+            lease,
+            coordinates=True,
+            clock=self.clock,
+            tail_bytes=400,
         )
 
     async def crashed_storage(self, unconfirmed: int) -> Storage:

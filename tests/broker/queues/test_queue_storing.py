@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from posthouse.broker.queues.dead_letters import Reason
+from posthouse.broker.queues.dead_letters import DeathReason
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import PosthouseError, StorageFull, Unavailable
@@ -103,7 +103,7 @@ async def test_rejecting_in_a_transient_queue_without_a_place_for_dead_letters()
         await rig.publish(b"a")
         message = await queue.get()
         assert message is not None
-        await queue.dispatcher.settlement.dead_letter([message], Reason.REJECTED)
+        await queue.dispatcher.settlement.dead_letter([message], DeathReason.REJECTED)
         assert queue.message_count == queue.leased_count == queue.leased_bytes == 0
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from posthouse.broker.queues.definition import OverflowPolicy
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFull
 from posthouse.records.batch import parse_header
@@ -22,14 +23,14 @@ async def test_what_a_transaction_settles_frees_its_key_and_its_bytes() -> None:
         taker = Taker()
         queue.subscribe(taker)
         await taker.has(1)
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack(taker.taken, wave)
         await wave.commit()
         await taker.has(2)
         assert taker.values == [b"aaaaa", b"bbbbb"]
         assert queue.leased_bytes == 5
         await rig.publish(b"ccccc")
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack(taker.taken[1:], wave)
         await wave.commit()
         await taker.has(3)
@@ -43,7 +44,7 @@ async def test_a_transaction_for_a_queue_that_was_deleted() -> None:
         stays, goes = await rig.queue("stays"), await rig.queue("goes")
         for name in ("stays", "goes"):
             await rig.bind("x", name)
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         rig.namespace.publish(rig.namespace.router.exchange("x"), b"", b"a", PLAIN, wave)
         await rig.namespace.delete_queue("goes", SESSION)
         await wave.commit()
@@ -75,9 +76,9 @@ async def test_a_failed_transaction_gives_back_what_it_settled() -> None:
         queue = await rig.queue()
         await rig.publish(b"a", b"b", b"c")
         first, second, third = await get(queue), await get(queue), await get(queue)
-        await until(lambda: not rig.broker.namespaces.settling._changed)
+        await until(lambda: not rig.broker.namespaces.progress_writer._changed)
         storage.is_full = True
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         rig.namespace.publish(rig.namespace.router.default, b"q", b"new", PLAIN, wave)
         queue.ack([first, third], wave)
         with pytest.raises(StorageFull):
@@ -98,9 +99,9 @@ async def test_a_queue_that_seemed_empty_is_not_when_a_transaction_failed() -> N
         assert queue.lengths == (1, 0)
         message = await get(queue)
         assert queue.lengths == (0, 1)
-        await until(lambda: not rig.broker.namespaces.settling._changed)
+        await until(lambda: not rig.broker.namespaces.progress_writer._changed)
         storage.is_full = True
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack([message], wave)
         committing = wave.commit()
         await asyncio.sleep(0)
@@ -119,23 +120,23 @@ async def test_what_a_failed_transaction_settled_is_not_settled_in_storage_eithe
         queue = await rig.queue()
         await rig.publish(b"a", b"b")
         first, second = await get(queue), await get(queue)
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack([first], wave)
         storage.is_full = True
         committing = wave.commit()
         committing.add_done_callback(lambda done: done.exception())
-        settling = rig.broker.namespaces.settling
+        progress_writer = rig.broker.namespaces.progress_writer
         queue.ack([second])
 
         def store_at_once() -> None:
             storage.is_full, storage.after_flush = False, None
-            assert settling._timer is not None
-            settling._timer.cancel()
-            settling._store()
+            assert progress_writer._timer is not None
+            progress_writer._timer.cancel()
+            progress_writer._store()
 
         storage.after_flush = store_at_once
         await asyncio.wait([committing])
-        await until(lambda: storage.after_flush is None and not settling._changed and storage.is_idle)
+        await until(lambda: storage.after_flush is None and not progress_writer._changed and storage.is_idle)
         assert isinstance(committing.exception(), StorageFull)
         async with running(storage=storage.left_behind()) as after:
             assert await values_of(after.found("q")) == [b"a"]

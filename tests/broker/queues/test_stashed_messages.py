@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import StorageFull
 from posthouse.records.header_section import decode_section, encode_section
@@ -205,7 +206,7 @@ async def test_they_may_be_settled_with_a_transaction(clock: ManualClock) -> Non
     async with running(clock=clock) as rig:
         queue, held = await with_stragglers(rig, clock, 3, 7)
         await rig.queue("other")
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack(held[:1], wave)
         rig.namespace.publish(rig.namespace.router.default, b"other", b"with it", PLAIN, wave)
         await wave.commit()
@@ -217,7 +218,7 @@ async def test_they_may_be_settled_with_a_transaction(clock: ManualClock) -> Non
             failed.set_exception(StorageFull("no space"))
             return failed
 
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         queue.ack(held[1:], wave)
         rig.storage.commit = failing  # type: ignore[method-assign, assignment]
         with pytest.raises(StorageFull):

@@ -8,6 +8,7 @@ import pytest
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.queues import log_queue, stream_window
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import DefinitionMismatch, OffsetOutOfRange, StorageFull
 from posthouse.model.ids import PartitionId
@@ -70,7 +71,7 @@ async def test_settling_in_any_way_leaves_the_messages_where_they_are() -> None:
         reader.reading.ack(reader.taken[:1])
         reader.reading.release(reader.taken[1:2])
         reader.reading.reject(reader.taken[2:3])
-        wave = rig.broker.publishing.transaction()
+        wave = TransactionWave(rig.broker.publishing)
         reader.reading.ack(reader.taken[3:], wave)
         await wave.commit()
         await settle_turns()

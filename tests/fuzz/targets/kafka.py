@@ -16,6 +16,15 @@ from posthouse.protocols.kafka.codec.headers import (
     encode_request_header,
     encode_response_header,
 )
+from posthouse.protocols.kafka.codec.own.renew_hold import RenewHoldRequest, RenewHoldResponse
+from posthouse.protocols.kafka.codec.own.segment_manifest import (
+    AbortedTransactionPart,
+    SegmentManifestAnswer,
+    SegmentManifestRange,
+    SegmentManifestRequest,
+    SegmentManifestResponse,
+    SegmentPart,
+)
 from posthouse.protocols.kafka.codec.primitives import Buffer, DecodeError
 from posthouse.protocols.kafka.codec.registry import APIS, Api
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
@@ -80,9 +89,17 @@ def _request_seeds() -> Iterator[bytes]:
     end_together = APIS[10_000]
     example = end_together.request_type(name="stream", sequence=3)  # type: ignore[call-arg]
     yield _CHOICE.pack(10_000, 0) + _joined(end_together.encode_request(example))
+    manifest = SegmentManifestRequest(ranges=[SegmentManifestRange(partition=1, end=9)])
+    yield _CHOICE.pack(10_001, 0) + _joined(APIS[10_001].encode_request(manifest))
+    yield _CHOICE.pack(10_002, 0) + _joined(APIS[10_002].encode_request(RenewHoldRequest()))
 
 
 def _response_seeds() -> Iterator[bytes]:
+    aborted, segments = [AbortedTransactionPart(last=4)], [SegmentPart(address="key", size=99, last=9)]
+    answer = SegmentManifestAnswer(next=9, aborted=aborted, segments=segments)
+    manifest = SegmentManifestResponse(ranges=[answer])
+    yield _CHOICE.pack(10_001, 0) + _joined(APIS[10_001].encode_response(0, manifest))
+    yield _CHOICE.pack(10_002, 0) + _joined(APIS[10_002].encode_response(0, RenewHoldResponse()))
     for key, version, body in samples("response", newest_only=True):
         yield _CHOICE.pack(key, version) + body
 

@@ -6,7 +6,7 @@ import aio_pika
 import httpx
 
 from posthouse.app import App
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.loaded_settings import load_settings
@@ -18,7 +18,7 @@ from tests.protocols.admin.clients import answered, client
 async def test_settings_say_where_they_come_from() -> None:
     async with AsyncBroker(max_unacked=7) as broker, client(broker) as http:
         await broker.app.broker.dynamic_settings.change(
-            Scope.CLUSTER, lambda old: {"topic.retention.ms": "5"}
+            SettingScope.CLUSTER, lambda old: {"topic.retention.ms": "5"}
         )
         found = {each["name"]: each for each in answered(await http.get("/v1/settings"))["settings"]}
         assert (found["max_unacked"]["value"], found["max_unacked"]["source"]) == ("7", "set")
@@ -90,6 +90,20 @@ async def test_archived_offsets() -> None:
         [found] = answered(await http.get("/v1/archive"))["items"]
         assert (found["topic"], found["retention_local_ms"]) == ("t", 1000)
         assert found["partitions"] == [{"partition": 1, "archived": 0, "start": 0, "end": 0}]
+        assert (found["partitions_total"], found["behind"]) == (1, 0)
+
+
+async def test_archived_offsets_of_very_many_partitions() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        inner = broker.app.broker
+        answered(await http.post("/v1/topics", json={"name": "wide", "partitions": 2000}), 201)
+        record = {"value": "x", "partition": 1999}
+        answered(await http.post("/v1/topics/wide/records", json={"records": [record]}))
+        new = [NewOffset(partition=each, offset=0) for each in inner.topic("wide").partition_ids()]
+        await inner.groups.offsets.commit(ARCHIVE_GROUP, MemberIdentity(member=MemberId("")), new)
+        [found] = answered(await http.get("/v1/archive"))["items"]
+        assert [each["partition"] for each in found["partitions"]] == list(range(100))
+        assert (found["partitions_total"], found["behind"]) == (2000, 1)
 
 
 async def test_pipelines_are_not_invented() -> None:

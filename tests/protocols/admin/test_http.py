@@ -131,7 +131,7 @@ async def test_pages() -> None:
         ("GET", "/v1/topics?colour=red", None, 400, "colour"),
         ("GET", "/v1/topics/x?topic=y", None, 400, "belongs to the path"),
         ("POST", "/v1/topics", b"{", 400, "not valid JSON"),
-        ("POST", "/v1/topics", b"[" * 100_000, 400, "the body is not right"),
+        ("POST", "/v1/topics", b"[" * 100_000, 400, "the body is wrong"),
         ("POST", "/v1/topics", b'{"name": 7}', 400, "name"),
         ("POST", "/v1/topics", b'{"name": "a", "partitions": 0}', 400, "partitions"),
         ("POST", "/v1/topics", b'{"name": "not a name"}', 400, "only letters, digits"),
@@ -226,12 +226,56 @@ async def test_pages_of_other_sites_change_nothing(headers: dict[str, str], stat
         assert ("orders" in [topic.name for topic in broker.app.broker.topics]) == (status == 201)
 
 
-async def test_security_headers() -> None:
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("/v1/overview", 200, "OK"),
+        ("/metrics", 200, "OK"),
+        ("/api/overview", 200, "OK"),
+        ("/health/ready", 200, "OK"),
+        ("/nothing", 404, "Not Found"),
+        (f"/{'x' * 50_000}", 431, "Request Header Fields Too Large"),
+    ],
+    ids=lambda each: str(each)[:20],
+)
+async def test_security_headers(path: str, status: int, words: str) -> None:
     async with AsyncBroker() as broker, client(broker) as http:
-        headers = (await http.get("/v1/overview")).headers
-        assert headers["x-content-type-options"] == "nosniff"
-        assert headers["x-frame-options"] == "DENY"
-        assert "access-control-allow-origin" not in headers
+        answer = await http.get(path)
+        assert (answer.status_code, answer.reason_phrase) == (status, words)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/api/queues/%2F/q", {}, 201),
+        ("/api/queues/%2F/q", {"content-type": "text/plain"}, 415),
+        ("/api/queues/%2F/q", {"content-type": ""}, 415),
+        ("/api/queues/%2F/q", {"origin": "null"}, 401),
+        ("/api/queues/%2F/q", {"sec-fetch-site": "same-site"}, 415),
+        ("/v1/quotas", {}, 415),
+    ],
+    ids=str,
+)
+async def test_a_body_without_a_type_is_for_clients_of_rabbitmq(
+    path: str, headers: dict[str, str], status: int
+) -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        answer = await http.put(path, content=b"{}", headers=headers)
+        assert answer.status_code == status
+
+
+async def test_a_connection_that_is_answered_is_not_paused() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        [own] = (await http.get("/v1/connections")).json()["items"]
+        assert (own["protocol"], own["paused"]) == ("http", False)
+        assert 'posthouse_paused_connections{listener="admin"} 0\n' in (await http.get("/metrics")).text
 
 
 async def test_nothing_without_a_login_but_health() -> None:
@@ -259,8 +303,16 @@ async def test_a_user_sees_and_does_what_the_acls_allow() -> None:
         assert (await ann.get("/v1/topics/others")).status_code == 403
         refused = await ann.delete("/v1/topics/hers")
         assert refused.status_code == 403
-        assert "you may not delete topic 'hers'" in refused.json()["detail"]
-        assert (await ann.get("/v1/overview")).status_code == 403
+        assert refused.json()["detail"] == (
+            "you may not delete topic 'hers'; ask an administrator for "
+            "'posthouse acl allow YOU delete topic hers'"
+        )
+        hidden = await ann.get("/v1/settings")
+        assert hidden.status_code == 403
+        assert hidden.json()["detail"] == (
+            "you may not see the settings of the broker; ask an administrator for "
+            "'posthouse acl allow YOU describe-configs cluster'"
+        )
 
 
 async def test_users_may_change_from_request_to_request() -> None:

@@ -14,6 +14,7 @@ from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.reading import QueueGone
 from posthouse.broker.queues.record_headers import DEATHS
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import DataDamaged, PosthouseError
 from posthouse.protocols.admin.handlers import queues
 from posthouse.records.header_section import encode_section
@@ -79,7 +80,7 @@ async def test_queues_are_found(query: str, names: list[str]) -> None:
         for namespace, name in (("/", "orders"), ("/", "lonely"), ("other", "news")):
             await _declare(broker, name, namespace)
         namespace_ = broker.app.broker.namespaces.get("/")
-        wave = broker.app.broker.publishing.transaction()
+        wave = TransactionWave(broker.app.broker.publishing)
         namespace_.publish(namespace_.router.default, b"lonely", b"x", PLAIN, wave)
         await wave.commit()
         found = (await http.get(f"/v1/queues?{query}")).json()
@@ -199,7 +200,7 @@ async def test_any_note_of_deaths_is_shown(scene: Scene, note: bytes, shown: obj
     """A producer of Kafka may write any header."""
     await scene.channel.declare_queue("q")
     namespace = scene.broker.app.broker.namespaces.get("/")
-    wave = scene.broker.app.broker.publishing.transaction()
+    wave = TransactionWave(scene.broker.app.broker.publishing)
     envelope = replace(PLAIN, headers=encode_section([(DEATHS, note)]))
     namespace.publish(namespace.router.default, b"q", b"x", envelope, wave)
     await wave.commit()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,9 +13,11 @@ import pytest
 from posthouse.listener_settings import Address
 from posthouse.testing import AsyncBroker
 
-_PROGRAM = shutil.which("rabbitmqadmin")
+_FETCHED = Path(__file__).parents[3] / "build" / "rabbitmqadmin"
+"""By the Makefile."""
+_PROGRAM = str(_FETCHED) if _FETCHED.exists() else shutil.which("rabbitmqadmin")
 pytestmark = pytest.mark.skipif(
-    _PROGRAM is None, reason="rabbitmqadmin is not installed; Debian has it in rabbitmq-server"
+    _PROGRAM is None, reason="rabbitmqadmin is not installed; 'make rabbitmqadmin' fetches it on Debian"
 )
 
 
@@ -43,6 +46,7 @@ class Admin:
     async def _run(self, *arguments: str) -> tuple[int, str]:
         where = ("-H", self._where.host, "-P", str(self._where.port))
         process = await asyncio.create_subprocess_exec(
+            sys.executable,
             str(_PROGRAM),
             *where,
             *self._login,

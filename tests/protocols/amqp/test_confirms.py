@@ -9,7 +9,7 @@ from pamqp.commands import Basic
 
 from posthouse.model.errors import StorageFull
 from posthouse.protocols.amqp.acknowledgements import Confirms, ConfirmSpan, Part
-from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.flow_control import Outbox
 
 
 class Frames:

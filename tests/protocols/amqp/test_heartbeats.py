@@ -10,7 +10,7 @@ from pamqp.commands import Basic, Queue
 from posthouse.protocols.amqp.connection import AmqpConnection
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.flow_control import Outbox
 from tests.protocols.amqp.rig import Rig
 from tests.protocols.amqp.wire import HEARTBEAT, Wire
 

@@ -12,7 +12,7 @@ from posthouse.model.errors import LoginFailed
 from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, LoginRefused
+from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Credentials, LoginRefused
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.settings import Address
 from tests.protocols.amqp.guarded import ADMIN, PASSWORD, GuardedRig
@@ -290,11 +290,11 @@ async def test_a_certificate_tells_who_it_is() -> None:
         rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
         sent_away: list[Refused] = []
         authenticator = AmqpAuthenticator(rig.access, CERTIFIED_ONLY, sent_away.append, failure_seconds=0)
-        guard = await authenticator.admit(Login(EXTERNAL))
+        guard = await authenticator.admit(Credentials(EXTERNAL))
         assert isinstance(guard, AclGuard)
         assert guard.principal == Principal("ann")
         assert rig.access.sessions.count("ann") == 1
-        rig.access.sessions.send_away("ann")
+        rig.access.sessions.disconnect("ann")
         assert [str(each) for each in sent_away] == ["user 'ann' was deleted"]
         authenticator.close()
         assert rig.access.sessions.count("ann") == 0
@@ -307,7 +307,7 @@ async def test_certificates_of_nobody(name: str) -> None:
         client = PeerIdentity(peer="192.0.2.1:4711", certified=name)
         authenticator = AmqpAuthenticator(rig.access, client, unexpected, failure_seconds=0)
         with pytest.raises(LoginRefused):
-            await authenticator.admit(Login(EXTERNAL))
+            await authenticator.admit(Credentials(EXTERNAL))
 
 
 async def test_a_certificate_is_needed_for_external() -> None:

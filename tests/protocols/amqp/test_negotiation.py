@@ -8,7 +8,7 @@ from pamqp.commands import Channel, Connection, Queue
 from posthouse.protocols.amqp.connection import AmqpConnections
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
-from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, Negotiation, State
+from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Credentials, Negotiation, State
 from posthouse.settings import Address
 from posthouse.testing import AsyncBroker
 from tests.protocols.amqp.rig import Rig
@@ -25,7 +25,7 @@ def said(*methods: Any, mechanisms: tuple[str, ...] = (PLAIN, AMQPLAIN)) -> Nego
     negotiation.begin()
     for method in methods:
         login = negotiation.take(method)
-        if isinstance(login, Login):
+        if isinstance(login, Credentials):
             negotiation.logged_in(login.user)
     return negotiation
 
@@ -51,14 +51,14 @@ def test_it_goes_step_by_step(methods: list[Any], state: State) -> None:
 @pytest.mark.parametrize(
     ("method", "login"),
     [
-        (GUEST, Login(PLAIN, "guest", "guest")),
-        (Connection.StartOk({}, "PLAIN", "\0ann\0"), Login(PLAIN, "ann", "")),
-        (Connection.StartOk({}, "AMQPLAIN", LOGIN_TABLE), Login(AMQPLAIN, "guest", "guest")),
-        (Connection.StartOk({}, "EXTERNAL", ""), Login(EXTERNAL)),
+        (GUEST, Credentials(PLAIN, "guest", "guest")),
+        (Connection.StartOk({}, "PLAIN", "\0ann\0"), Credentials(PLAIN, "ann", "")),
+        (Connection.StartOk({}, "AMQPLAIN", LOGIN_TABLE), Credentials(AMQPLAIN, "guest", "guest")),
+        (Connection.StartOk({}, "EXTERNAL", ""), Credentials(EXTERNAL)),
     ],
     ids=["PLAIN", "no password", "AMQPLAIN", "EXTERNAL"],
 )
-def test_nothing_goes_on_before_the_login_is_known_to_be_good(method: Any, login: Login) -> None:
+def test_nothing_goes_on_before_the_login_is_known_to_be_good(method: Any, login: Credentials) -> None:
     negotiation = Negotiation(AmqpLimits(), (PLAIN, AMQPLAIN, EXTERNAL))
     assert negotiation.begin().mechanisms == "PLAIN AMQPLAIN EXTERNAL"  # type: ignore[attr-defined]
     assert negotiation.take(method) == login
@@ -71,7 +71,7 @@ def test_nothing_goes_on_before_the_login_is_known_to_be_good(method: Any, login
 
 
 def test_a_login_is_not_shown() -> None:
-    assert "secret" not in repr(Login(PLAIN, "ann", "secret"))
+    assert "secret" not in repr(Credentials(PLAIN, "ann", "secret"))
 
 
 @pytest.mark.parametrize(("given", "name"), [({"connection_name": "mine"}, "mine"), ({}, ""), (None, "")])

@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from posthouse.app import App
+from posthouse.broker.transactions.admissions import load_admissions
+from posthouse.broker.transactions.transaction import decode_transaction
+from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.errors import StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
@@ -34,6 +37,7 @@ from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
 )
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.errors import ErrorCode
+from posthouse.storage.spaces import Space
 from tests.broker.members import MemberStorage
 from tests.protocols.kafka.members import coordinator_and_member
 from tests.protocols.kafka.transactional_wire import TransactionalWire
@@ -204,7 +208,9 @@ async def test_no_partition_of_a_fetch_is_called_unknown_or_out_of_range_while_t
 
 
 @pytest.mark.parametrize("newer", [False, True])
-async def test_transactions_of_a_client_of_the_member(newer: bool, there: Wire, wire: Wire) -> None:
+async def test_transactions_of_a_client_of_the_member(
+    newer: bool, apps: Apps, there: Wire, wire: Wire
+) -> None:
     topic = await there.create_topic("t")
     producer = TransactionalWire(wire, newer=newer)
     assert await producer.init() == 0
@@ -218,3 +224,84 @@ async def test_transactions_of_a_client_of_the_member(newer: bool, there: Wire, 
     assert [(each.producer_id, each.first_offset) for each in fetched.aborted_transactions] == [
         (producer.producer_id, 2)
     ]
+
+
+def _written(app: App, topic: str = "t") -> int:
+    """Records that this broker has appended."""
+    return app.broker.traffic.of(topic).records_in
+
+
+@pytest.mark.parametrize("newer", [False, True])
+async def test_the_member_itself_takes_batches_of_a_partition_that_is_admitted(
+    newer: bool, apps: Apps, there: Wire, wire: Wire
+) -> None:
+    coordinator, member, _ = apps
+    await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=newer)
+    assert await producer.init() == 0
+    for _ in range(3):
+        for value in (b"a", b"b", b"c"):
+            await producer.write(value)
+        assert await producer.end() == 0
+    # A newer client adds a partition by writing to it: the first batch of each transaction goes the long way.
+    assert _written(member) == (6 if newer else 9)
+    assert _written(coordinator) == (3 if newer else 0)
+
+
+async def test_a_client_that_keeps_its_epoch_after_an_abort_writes_through_the_coordinator(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    coordinator, member, _ = apps
+    await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=False)
+    assert await producer.init() == 0
+    await producer.write(b"a")
+    late = producer.batch(b"late")
+    assert await producer.end(commit=False) == 0
+    assert (await producer.send(late))[0] == ErrorCode.INVALID_TXN_STATE
+    producer.sequences[0] -= 1
+    await producer.write(b"b")
+    assert await producer.end() == 0
+    assert (_written(member), _written(coordinator)) == (1, 1)
+    assert await producer.init(keep=True) == 0
+    await producer.write(b"c")
+    assert await producer.end() == 0
+    assert (_written(member), _written(coordinator)) == (2, 1)
+
+
+async def test_batches_of_an_ended_transaction_are_taken_by_neither(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    topic = await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=True)
+    assert await producer.init() == 0
+    await producer.write(b"a")
+    late = producer.batch(b"late")
+    assert await producer.end() == 0
+    code, _ = await producer.send(late)
+    assert code in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert b"late" not in bytes((await there.fetch(topic, max_bytes=2**20)).records or b"")
+
+
+async def test_the_next_coordinator_goes_on_with_an_open_transaction(
+    apps: Apps, there: Wire, wire: Wire
+) -> None:
+    """It knows which admissions are stored, and removes them with the end."""
+    coordinator, _, storage = apps
+    await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=False)
+    assert await producer.init() == 0
+    await producer.write(b"a")
+    state = storage._state
+    stored = {space: dict(values) for space, values in state.items()}
+    ids = TransactionalIds()
+    ids.keep(decode_transaction(producer.id.encode(), stored[Space.TRANSACTIONS][producer.id.encode()]))
+    leftover = b"x" * 20 + bytes(8)
+    found = load_admissions(stored[Space.ADMISSIONS] | {leftover: bytes(2) + b"gone"}, ids)
+    assert [put.key for put in found] == [leftover]
+    transaction = ids.get(producer.id)
+    assert transaction.work is not None and not transaction.may_be_shared
+    assert transaction.work.admitted == transaction.work.partitions
+    assert await producer.end() == 0
+    assert state[Space.ADMISSIONS] == {}
+    assert coordinator.broker.transactions.ids.get(producer.id).work is None

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from posthouse.client import Client, Start
 from posthouse.spark.pipelines.errors import WrongPipeline
 from posthouse.spark.pipelines.plots import Line, plot
-from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Traffic, TrafficSlice, survey_traffic
+from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, TrafficReport, TrafficSlice, survey_traffic
 from posthouse.spark.pipelines.traffic_page import page
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import inside
@@ -73,12 +73,12 @@ def slices(topic: str, counts: list[int]) -> list[TrafficSlice]:
     ]
 
 
-def example(topic: str = "a <b>") -> Traffic:
+def example(topic: str = "a <b>") -> TrafficReport:
     minutes = slices(topic, [5, 0, 7, 9])
     total = TrafficSlice(topic=topic, minute=None, messages=21, bytes=2100, keys=9, sizes=(90, 100, 110, 120))
     lags = [Lag(group=f"g{index}", topic=topic, minute=START, messages=index + 1) for index in range(7)]
     end = START + 4 * MINUTE_MS
-    return Traffic(
+    return TrafficReport(
         bootstrap="b:1", start=START, end=end, step=MINUTE_MS, topics=[total], minutes=minutes, lags=lags
     )
 
@@ -96,7 +96,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_escapes_names() -> None:
 
 
 def test_a_page_about_nothing() -> None:
-    empty = Traffic(bootstrap="b:1", start=0, end=1, step=MINUTE_MS, topics=[], minutes=[], lags=[])
+    empty = TrafficReport(bootstrap="b:1", start=0, end=1, step=MINUTE_MS, topics=[], minutes=[], lags=[])
     assert "No messages in this time." in page(empty)
 
 

@@ -49,10 +49,10 @@ def journal_file(data: Path) -> Path:
 def kill_before_checkpoint(data: Path) -> None:
     """Recover as a start does, up to the new journal file, and no further."""
     storage = file_storage(data)
-    storage._recover()
+    storage._startup.open()
     storage._journal.close(everything_checkpointed=False)
     storage._catalog.close()
-    storage._data_directory.release()
+    storage._startup._data_directory.release()
 
 
 @pytest.mark.parametrize("has_head", [True, False])

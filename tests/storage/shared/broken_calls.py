@@ -13,8 +13,8 @@ from posthouse.storage.shared.commits.commit_group import Answer
 from posthouse.storage.shared.database import DatabaseConnection
 
 WITHOUT_CHECK_OF_THE_LEASE = """
-CREATE OR REPLACE FUNCTION posthouse.check_lease(p_holder uuid, p_epoch bigint) RETURNS void
-LANGUAGE plpgsql AS $$ BEGIN END $$
+CREATE OR REPLACE FUNCTION posthouse.check_lease(p_holder uuid, p_epoch bigint, p_scopes text[] DEFAULT '{}')
+RETURNS void LANGUAGE plpgsql AS $$ BEGIN END $$
 """
 
 

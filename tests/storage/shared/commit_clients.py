@@ -56,7 +56,7 @@ class Scene:
     topics: dict[str, Topic]
     storage: Storage
     members: Sequence[Committing] = ()
-    """Brokers without the lease: they take batches outside of transactions, as `storage` does."""
+    """Members: they take batches outside of transactions, as `storage` does."""
 
     def broker(self) -> Committing:
         """Any that takes batches outside of transactions."""

@@ -16,19 +16,19 @@ from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.shared.commit_clients import Clients, Scene, make_scene
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.members import Member
-from tests.storage.shared.opened import make_shared
+from tests.storage.shared.opened import make_shared, take_lease
 from tests.storage.shared.postgres_proxy import PostgresProxy, proxied
 
 ROUND_SECONDS = 30
 
 
 class FaultArena:
-    """`open` first. The clients go on with the storage that has the lease."""
+    """`open` first. The clients go on with the storage of the coordinator."""
 
     scene: Scene
     clients: Clients
     members: list[Member]
-    """Brokers without the lease, which take part in what the clients do."""
+    """Brokers that are not the coordinator, which take part in what the clients do."""
 
     def __init__(self, direct: Database, database: Database, proxy: PostgresProxy, clock: Clock) -> None:
         self.direct = direct
@@ -44,14 +44,17 @@ class FaultArena:
 
     async def open(self, seed: int, members: int = 0) -> None:
         self.scene = await make_scene(await self.take_over(self.database), seed)
-        self.members = [Member(self.database, self.objects, self.clock) for _ in range(members)]
+        self.members = [
+            Member(self.database, self.objects, self.clock, await take_lease(self.database, scopes=()))
+            for _ in range(members)
+        ]
         for each in self.members:
             await each.open()
         self.scene.members = self.members
         self.clients = Clients(self.scene)
 
     async def take_over(self, database: Database, incarnation: UUID | None = None) -> SharedStorage:
-        """Another storage holds the lease from now on, and knows what the database knows."""
+        """Another storage is the coordinator's from now on, and knows what the database knows."""
         storage = await make_shared(
             database, self.objects, self.clock, on_fenced=self._on_fenced, incarnation=incarnation
         )

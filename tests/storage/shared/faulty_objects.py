@@ -14,6 +14,7 @@ from posthouse.storage.shared.objects.store import (
     ObjectMissing,
     ObjectsAway,
     ObjectStore,
+    Sign,
     StoredObject,
 )
 
@@ -93,12 +94,16 @@ class FaultyObjectStore:
     def name(self) -> str:
         return f"faulty {self._inner.name}"
 
+    @property
+    def sign(self) -> Sign | None:
+        return self._inner.sign
+
     async def put(self, key: str, data: Buffer) -> None:
         faults = await self._enter("put", [key])
         await self._inner.put(key, data)
         self._leave(faults, f"put {key}")
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         faults = await self._enter("read", [key])
         if Fault.MISSING in faults:
             raise ObjectMissing(f"object {key} is missing: injected")

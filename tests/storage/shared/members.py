@@ -1,13 +1,13 @@
-"""Brokers that commit to one database at the same time, with and without the lease: only their committers."""
+"""Brokers that commit to one database at the same time, the coordinator and others: only their committers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import COORDINATOR
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.metrics import StorageMetrics
@@ -23,7 +23,7 @@ from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
-from tests.storage.shared.opened import TestLease
+from tests.storage.shared.opened import TestLease, take_lease
 
 ANSWER_SECONDS = 6.0
 
@@ -36,21 +36,23 @@ class Member:
         database: Database,
         objects: ObjectStore,
         clock: Clock,
+        lease: TestLease,
         *,
-        lease: TestLease | None = None,
-        incarnation: UUID | None = None,
         inline_bytes: int = 2**19,
     ) -> None:
         self.database = database
         self.clock = clock
         self.lease = lease
-        self.incarnation = lease.incarnation if lease else incarnation or uuid4()
+        self.coordinates = lease.holds(COORDINATOR)
+        self.incarnation = lease.incarnation
         self.logs = SharedLogs()
         self.topics: dict[str, Topic] = {}
         self.fenced: StorageFenced | None = None
         self.inline, self.object = self._call(INLINE_PATH), self._call(OBJECT_PATH)
         self.committer = Committer(
             clock=clock,
+            lease=lease,
+            coordinates=self.coordinates,
             logs=self.logs,
             tails=Tails(300),
             inline=self.inline,
@@ -65,11 +67,10 @@ class Member:
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
             self.database,
-            holder=self.incarnation,
-            epoch=None if self.lease is None else self.lease.epoch,
+            self.lease,
+            coordinates=self.coordinates,
             path=path,
             seconds=ANSWER_SECONDS,
-            is_lease_lost=lambda: self.lease is not None and self.lease.is_lost,
             clock=self.clock,
             metrics=CallMetrics(),
         )
@@ -89,7 +90,7 @@ class Member:
 
     async def reload(self) -> None:
         connection = await self.database.connect("tests")
-        loaded = await load(connection, TopicConfig(), coordinates=self.lease is not None)
+        loaded = await load(connection, TopicConfig(), coordinates=self.coordinates)
         await connection.close()
         self.topics = {topic.name: topic for topic in loaded.topics.values()}
         for each in loaded.logs:
@@ -106,8 +107,8 @@ class Member:
 async def members(
     count: int, database: Database, objects: ObjectStore, clock: Clock
 ) -> AsyncIterator[list[Member]]:
-    """Without the lease, on the topics that are there."""
-    made = [Member(database, objects, clock) for _ in range(count)]
+    """Not the coordinator, on the topics that are there."""
+    made = [Member(database, objects, clock, await take_lease(database, scopes=())) for _ in range(count)]
     try:
         for each in made:
             await each.open()

@@ -1,11 +1,12 @@
 """Shared storages for tests, on a real database."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
+from posthouse.model.scopes import SCOPES, Scope
 from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
@@ -20,7 +21,11 @@ class TestLease:
     incarnation: UUID = field(default_factory=uuid4)
     epoch: int = 1
     is_lost: bool = False
+    scopes: set[Scope] = field(default_factory=set)
     on_fenced: Callable[[], None] = lambda: None
+
+    def holds(self, scope: Scope) -> bool:
+        return scope in self.scopes
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
         return
@@ -32,54 +37,64 @@ class TestLease:
     __test__ = False
 
 
-async def take_lease(database: Database, incarnation: UUID | None = None) -> TestLease:
-    """By force: whoever held it is fenced."""
-    lease = TestLease(incarnation=incarnation or uuid4())
-    connection = await database.connect("tests")
-    try:
-        found = await connection.execute(
-            "UPDATE scope SET holder = %s, epoch = epoch + 1 RETURNING epoch",
-            [lease.incarnation],
-        )
-        row = await found.fetchone()
-        assert row is not None
-        lease.epoch = row[0]
-        await connection.execute(
-            "INSERT INTO cluster (id, secret) VALUES ('test-cluster', 'secret') ON CONFLICT DO NOTHING"
-        )
-    finally:
-        await connection.close()
+_HOLDERS = "SELECT DISTINCT holder FROM scope WHERE name = ANY (%s) AND holder IS NOT NULL"
+_BEGIN = "SELECT begin_lease(%s, epoch + 1, 3600, false), epoch + 1 FROM last_epoch"
+_TAKE = "UPDATE scope SET holder = %s, epoch = epoch + 1 WHERE name = ANY (%s)"
+_NAME_CLUSTER = "INSERT INTO cluster (id, secret) VALUES ('test-cluster', 'secret') ON CONFLICT DO NOTHING"
+
+
+async def take_lease(
+    database: Database, incarnation: UUID | None = None, scopes: Collection[Scope] = SCOPES
+) -> TestLease:
+    """With the scopes, by force: their holders are fenced."""
+    lease = TestLease(incarnation=incarnation or uuid4(), scopes=set(scopes))
+    names = [scope.name for scope in scopes]
+    async with await database.connect("tests") as connection, connection.transaction():
+        for [holder] in await (await connection.execute(_HOLDERS, [names])).fetchall():
+            await connection.execute("SELECT fence(%s)", [holder])
+        await connection.execute("SELECT fence(%s)", [lease.incarnation])
+        found = await connection.execute(_BEGIN, [lease.incarnation])
+        [(_, lease.epoch)] = await found.fetchall()
+        await connection.execute(_TAKE, [lease.incarnation, names])
+        await connection.execute(_NAME_CLUSTER)
     return lease
+
+
+async def release(database: Database, lease: TestLease) -> None:
+    async with await database.connect("tests") as connection:
+        await connection.execute("SELECT release_lease(%s, %s)", [lease.incarnation, lease.epoch])
 
 
 class PlainBlocks:
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    async def read(self, key: str, object_size: int, start: int, size: int, ahead: int = 0) -> bytes:
+    async def read(
+        self, key: str, object_size: int, start: int, size: int, ahead: int = 0
+    ) -> bytes | memoryview:
         return await self._store.read(key, start, size)
 
     def expect(self, key: str, object_size: int, start: int, size: int) -> None:
         """No-op: without a cache there is no place for bytes that are not asked for yet."""
 
 
-def make_member(
+async def make_member(
     database: Database,
     objects: ObjectStore,
     clock: Clock,
     *,
     tail_bytes: int = 2**20,
     inline_bytes: int = 2**19,
-    member: TestLease | None = None,
+    lease: TestLease | None = None,
     last_commits: LastCommits | None = None,
 ) -> SharedStorage:
-    """Of a broker without the lease. There must have been one with it."""
+    """Of a broker that is not the coordinator. There must have been one."""
     return SharedStorage(
         database,
         objects,
         PlainBlocks(objects),
-        None,
-        member=member or TestLease(),
+        lease or await take_lease(database, scopes=()),
+        coordinates=False,
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
@@ -105,6 +120,7 @@ async def make_shared(
         objects,
         PlainBlocks(objects),
         lease,
+        coordinates=True,
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,

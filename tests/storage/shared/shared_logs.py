@@ -9,6 +9,7 @@ import psycopg
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import Scope
 from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.record import iter_records
@@ -30,6 +31,9 @@ class Lease:
     incarnation: UUID = field(default_factory=uuid4)
     epoch: int = 1
     is_lost: bool = False
+
+    def holds(self, scope: Scope) -> bool:
+        return True
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
         return
@@ -65,11 +69,22 @@ class SharedLogs:
         self.topics: dict[TopicId, Topic] = {}
 
     async def take_lease(self) -> None:
+        """The broker that had it before is fenced."""
+        before = self.lease.incarnation
         self.lease = Lease(epoch=self.lease.epoch + 1)
         self.names = ObjectNames(self.lease.incarnation)
+        async with self.connection.transaction():
+            await self.connection.execute("SELECT fence(%s)", [before])
+            await self.connection.execute(
+                "SELECT begin_lease(%s, %s, 3600, false)", [self.lease.incarnation, self.lease.epoch]
+            )
+            await self.connection.execute(
+                "UPDATE scope SET holder = %s, epoch = epoch + 1", [self.lease.incarnation]
+            )
+
+    async def release_lease(self) -> None:
         await self.connection.execute(
-            "UPDATE scope SET holder = %s, epoch = %s",
-            [self.lease.incarnation, self.lease.epoch],
+            "SELECT release_lease(%s, %s)", [self.lease.incarnation, self.lease.epoch]
         )
 
     async def connect(self) -> DatabaseConnection:

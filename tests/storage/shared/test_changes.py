@@ -18,7 +18,7 @@ from posthouse.storage.shared.housekeeping.removal import Removal
 from posthouse.storage.shared.logs.loading import topic_uuid
 from posthouse.storage.spaces import CLUSTER_WIDE, Space
 from tests.storage.batches import append, make_topic
-from tests.storage.shared.test_commits_without_lease import numbered
+from tests.storage.shared.test_commits_of_members import numbered
 
 
 class Changes(NamedTuple):

@@ -33,6 +33,11 @@ async def test_a_call_that_is_repeated_without_asking_counts_twice(
         assert any(text.startswith("duplicate:") for text in await arena.anomalies())
 
 
+async def forget_loss(arena: FaultArena) -> None:
+    async with await arena.direct.connect("tests") as connection:
+        await connection.execute("UPDATE cluster SET loss = NULL")
+
+
 async def test_an_answer_before_the_transaction_has_ended_may_be_lost(
     postgres: PostgresServer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,10 +46,12 @@ async def test_an_answer_before_the_transaction_has_ended_may_be_lost(
         client = PlainClient(arena.scene, ("inline", 0))
         for message in range(MESSAGES):
             # A storage notices what it lost when it asks, and stops: so there is a new one each time.
+            await forget_loss(arena)
             arena.scene.storage = await arena.take_over(arena.database)
             await client.step()
             arena.proxy.arm(ProxyFault(direction=Direction.TO_SERVER, message=message, damage=Damage.CUT))
             await client.step()
+        await forget_loss(arena)
         assert any(text.startswith("lost write:") for text in await arena.anomalies())
 
 

@@ -30,7 +30,7 @@ async def arena(
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[FaultArena]:
-    """With as many brokers without the lease as a test asks for."""
+    """With as many members as a test asks for."""
     monkeypatch.setattr(engine, "_ANSWER_SECONDS", ANSWER_SECONDS)
     async with fault_arena(postgres, clock, members=getattr(request, "param", 0)) as made:
         yield made
@@ -179,7 +179,7 @@ async def test_a_commit_in_doubt_when_the_lease_is_lost(arena: FaultArena, direc
     arena.proxy.refuse()
     await asyncio.sleep(0.3)
     successor = await arena.take_over(arena.direct)
-    arena._opened[0]._broker.fenced("another broker has it")  # as a heartbeat of its broker finds out
+    arena._opened[0]._lease.fenced("another broker has it")  # as a heartbeat of its broker finds out
     await asyncio.wait_for(step, 10)
     assert outcomes(arena)[before:] == [Outcome.UNKNOWN] * 2
     arena.scene.storage = successor

@@ -54,7 +54,7 @@ class FailingFiles(BlockFiles):
         self._enter()
         return super().read(key, start, size)
 
-    def write(self, key: str, start: int, data: bytes) -> None:
+    def write(self, key: str, start: int, data: bytes | memoryview) -> None:
         self._enter()
         if self.write_error is not None:
             raise self.write_error

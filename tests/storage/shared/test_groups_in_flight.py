@@ -104,6 +104,25 @@ async def test_no_more_than_a_few_groups_are_in_flight(
     assert [answer[0].base_offset for answer in answers] == [0, 1, 2, 3, 4]
 
 
+async def test_storage_is_not_behind_before_all_uploads_are_in_flight(
+    storage: SharedStorage, objects: HeldObjects, partition: PartitionId, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Connections are not read from while it is behind: then nothing would be uploaded meanwhile."""
+    monkeypatch.undo()  # with the real sizes
+    commits = []
+    for number in range(1, IN_FLIGHT + 1):
+        commits += [storage.commit([append(partition, bytes(2**20))]) for _ in range(4)]
+        await objects.until(number)
+        assert not storage.is_behind
+    commits += [storage.commit([append(partition, bytes(2**20))]) for _ in range(5)]
+    assert storage.is_behind
+    for number in range(4):
+        await objects.until(number + 1)
+        objects.held[number].set_result(None)
+    await asyncio.gather(*commits)
+    assert not storage.is_behind
+
+
 async def test_a_failed_upload_fails_what_is_behind_it_and_nothing_before_it(
     storage: SharedStorage, objects: HeldObjects, partition: PartitionId
 ) -> None:

@@ -16,7 +16,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import inspect
 from posthouse.storage.shared.membership.lease import take_lease
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import append, make_topic, read_all
@@ -60,7 +60,7 @@ async def test_a_storage_commits_and_reads(limited: Limited, clock: ManualClock)
     assert held is not None and await held.renew()
     await held.release()
     addresses = Registration(name="one", incarnation=lease.incarnation, addresses={}, rack=None, version="")
-    registry = Registry(limited.broker, addresses)
+    registry = BrokerRegistry(limited.broker, addresses)
     await registry.register()
     await registry.stop()
 
@@ -119,7 +119,7 @@ async def test_import_and_export(limited: Limited, tmp_path: Path) -> None:
         "CREATE TABLE posthouse.more (id integer)",
         "DROP TABLE posthouse.broker",
         "ALTER TABLE posthouse.broker ADD more integer",
-        "INSERT INTO posthouse.schema_version (version) VALUES (2)",
+        "INSERT INTO posthouse.schema_version (version, compatible_from) VALUES (2, 2)",
         "CREATE FUNCTION posthouse.more() RETURNS integer LANGUAGE sql AS 'SELECT 1'",
         "DROP FUNCTION posthouse.take_lease",
         "CREATE SCHEMA more",

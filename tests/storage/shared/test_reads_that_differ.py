@@ -1,6 +1,7 @@
 """Reads while this broker's memory of a log and the database differ, as they do when a commit is in doubt."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -9,7 +10,7 @@ from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import PartitionId
 from posthouse.storage.shared.database import Database, DatabaseConnection
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
+from posthouse.storage.shared.reads.found_pieces import FoundPieces
 from tests.storage.batches import append, make_topic
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.opened import make_shared
@@ -23,11 +24,11 @@ class Queries:
         reads = storage._reads
         find = reads._find
 
-        async def counted(*arguments: object) -> list[RunRow | SegmentRow]:
+        async def counted(*arguments: Any, **options: Any) -> FoundPieces:
             self.count += 1
-            return await find(*arguments)  # type: ignore[arg-type]
+            return await find(*arguments, **options)
 
-        reads._find = counted  # type: ignore[method-assign,assignment]
+        reads._find = counted  # type: ignore[method-assign]
 
 
 @pytest.fixture

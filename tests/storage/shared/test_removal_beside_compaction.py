@@ -97,7 +97,7 @@ async def test_removal_spares_a_segment_that_compaction_has_just_written(
     [log] = await segmented(logs)
     await logs.trim(log, 1)
     async with other.transaction():
-        await other.execute("SELECT FROM scope FOR UPDATE")
+        await other.execute("SELECT FROM writer FOR UPDATE")
         removal = await begun(logs, remove(logs))
         await swap(logs, other, log, [0, 1], 1)
     assert await removal == 0

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 import pytest
 
 from posthouse.storage.shared.objects.opening import open_object_store
-from posthouse.storage.shared.objects.s3_errors import Refusal
+from posthouse.storage.shared.objects.s3_errors import S3Refusal
 from posthouse.storage.shared.objects.store import ObjectMissing, ObjectsAway, ObjectsRefused, ObjectStore
 from tests.postgres import free_port
 from tests.s3 import S3Server, running_s3
@@ -142,8 +142,8 @@ async def test_a_check_says_what_to_do() -> None:
 
 
 def test_an_error_without_words() -> None:
-    assert Refusal.of(ValueError()).sentence == "ValueError"
-    assert not Refusal.of(ValueError()).is_final
+    assert S3Refusal.of(ValueError()).sentence == "ValueError"
+    assert not S3Refusal.of(ValueError()).is_final
 
 
 class TestRealServer:

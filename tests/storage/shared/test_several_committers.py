@@ -1,4 +1,4 @@
-"""Several brokers that commit in turn, one of them with the lease: they are told what one storage tells.
+"""Several brokers that commit in turn, one of them the coordinator: they are told what one storage tells.
 
 The memory engine is that one storage. It knows neither coordinated topics nor late appends to deleted ones:
 the test decides those itself.
@@ -40,7 +40,7 @@ from tests.storage.shared.test_against_memory import (
     _plain,
     pair,
 )
-from tests.storage.shared.test_commits_without_lease import numbered
+from tests.storage.shared.test_commits_of_members import numbered
 
 __all__ = ["pair"]
 
@@ -51,7 +51,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True)
 class Turn:
-    """Commits of one broker at the same time; 0 holds the lease."""
+    """Commits of one broker at the same time; 0 is the coordinator."""
 
     broker: int
     topic: int
@@ -116,8 +116,11 @@ async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
     memory = MemoryStorage(pair.clock)
     await memory.open()
     await memory.create_topics([*topics, queues])
-    brokers = [Member(pair.database, pair.objects, pair.clock, lease=lease)]
-    brokers += [Member(pair.database, pair.objects, pair.clock) for _ in range(MEMBERS)]
+    brokers = [Member(pair.database, pair.objects, pair.clock, lease)]
+    brokers += [
+        Member(pair.database, pair.objects, pair.clock, await take_lease(pair.database, scopes=()))
+        for _ in range(MEMBERS)
+    ]
     for each in brokers:
         await each.open()
     refusals: dict[int, type[PosthouseError]] = {}

@@ -12,12 +12,12 @@ SIZE = append(PARTITION, b"x").header.length
 
 
 def log(*, coordinates: bool = False) -> SharedLog:
-    return SharedLog(1, PARTITION, "orders-0", coordinates=coordinates)
+    return SharedLog(1, PARTITION, "orders", coordinates=coordinates)
 
 
 def batch(base: int) -> TailBatch:
     made = append(PARTITION, b"x")
-    return TailBatch(bytes(made.batch), made.header._replace(base_offset=base))
+    return TailBatch(made.batch, made.header._replace(base_offset=base))
 
 
 def tail(log: SharedLog) -> list[int]:
@@ -34,17 +34,21 @@ def test_own_batches_without_a_gap() -> None:
 def test_batches_of_others_before_an_own_one() -> None:
     made = log()
     made.append(batch(0))
-    assert made.append(batch(5)) == SIZE, "a tail has no gap"
-    assert (made.bounds, made.is_current) == (Bounds(0, 6, 1), False)
+    assert made.append(batch(5), 3) == SIZE, "a tail has no gap"
+    assert (made.bounds, made.is_current) == (Bounds(0, 6, 3), False)
     assert tail(made) == [5]
     made.observe(0, 6, 6 * SIZE, None)
     assert (made.bounds, made.size, made.is_current) == (Bounds(0, 6, 6), 6 * SIZE, True)
 
 
-def test_the_broker_that_writes_all_transactions_knows_that_others_write_none() -> None:
-    made = log(coordinates=True)
-    made.append(batch(5))
-    assert made.bounds == Bounds(0, 6, 6)
+def test_a_transaction_that_began_behind_the_batch_in_the_same_call() -> None:
+    made = log()
+    made.append(batch(0), 1)
+    assert made.bounds == Bounds(0, 1, 1)
+    made.append(batch(1), 1)
+    assert made.bounds == Bounds(0, 2, 1)
+    made.append(batch(2))
+    assert made.bounds == Bounds(0, 3, 3)
 
 
 def test_an_outcome_behind_news_that_include_it() -> None:
@@ -69,7 +73,7 @@ def test_news_from_before_an_outcome() -> None:
 def test_an_open_transaction_of_another_broker_stays_open_behind_own_batches() -> None:
     made = log()
     made.observe(0, 3, 3 * SIZE, 2)
-    made.append(batch(3))
+    made.append(batch(3), 2)
     assert made.bounds == Bounds(0, 4, 2)
 
 

@@ -4,17 +4,20 @@ from uuid import uuid4
 
 from posthouse.model.address import Address
 from posthouse.model.clock import ManualClock
+from posthouse.model.scopes import COORDINATOR
 from posthouse.storage.shared.administration.status import read_status
 from posthouse.storage.shared.membership.lease import take_lease
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.loss_watch import Seen
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
+from posthouse.storage.shared.membership.scopes import Scopes
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
 
-async def registered(logs: SharedLogs, name: str) -> Registry:
+async def registered(logs: SharedLogs, name: str) -> BrokerRegistry:
     addresses = {"kafka": Address("127.0.0.1", 9092)}
     registration = Registration(name=name, incarnation=uuid4(), addresses=addresses, rack="a", version="1.0")
-    registry = Registry(logs.database, registration)
+    registry = BrokerRegistry(logs.database, registration)
     await registry.register()
     return registry
 
@@ -22,8 +25,11 @@ async def registered(logs: SharedLogs, name: str) -> Registry:
 async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
     one, two, three = [await registered(logs, name) for name in ("one", "two", "three")]
     await one.stop()
+    await logs.release_lease()
     held = await take_lease(logs.database, two._registration.incarnation, clock=clock)
     assert held is not None
+    scopes = Scopes(logs.database, held, Seen)
+    await scopes.take([COORDINATOR])
     found = await read_status(logs.connection)
     assert [(each.name, each.role) for each in found.brokers] == [
         ("one", "gone"),
@@ -32,12 +38,13 @@ async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
     ]
     assert found.brokers[0].seconds_since_seen is None
     assert found.brokers[1].addresses == {"kafka": "127.0.0.1:9092"}
-    assert (found.lease.holder, found.lease.epoch) == ("two", held.epoch)
+    assert (found.lease.holder, found.lease.epoch) == ("two", held.scopes[COORDINATOR])
     assert 0 < found.lease.seconds_left <= 8
     assert found.unfinished_import is None
     await held.release()
     lease = (await read_status(logs.connection)).lease
     assert (lease.holder, lease.seconds_left) == (None, 0)
+    await scopes.close()
     for registry in (two, three):
         await registry.stop()
 
@@ -55,7 +62,7 @@ async def test_tail_segments_and_objects(logs: SharedLogs) -> None:
     assert [(each.state, each.runs) for each in before.slots[:2]] == [("open", 9), ("free", 0)]
     await consolidation(logs).consolidate([log])
     after = await read_status(logs.connection)
-    assert (after.logs.tail_runs, after.objects.doomed) == (3, 2)
+    assert (after.logs.tail_runs, after.objects.doomed, after.objects.held) == (3, 2, 0)
     assert after.logs.segments > 0 and after.logs.segment_bytes > 0
     assert after.logs.bytes == before.logs.bytes
     assert after.database_bytes > 0

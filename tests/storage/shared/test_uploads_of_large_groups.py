@@ -1,4 +1,5 @@
-"""Large groups of the inline path are uploaded, unless the object store does not answer soon."""
+"""Large batches and backlogs of the inline path are uploaded, unless the object store does not answer
+soon."""
 
 import asyncio
 
@@ -25,6 +26,29 @@ async def commit_large(storage: SharedStorage, partition: PartitionId) -> None:
     """With a small commit behind it."""
     large, small = (storage.commit([append(partition, value)]) for value in (LARGE, b"small"))
     await asyncio.wait_for(asyncio.gather(large, small), 5)
+
+
+async def test_a_backlog_that_the_database_keeps_up_with_stays_inline(
+    shared: SharedStorage, objects: FaultyObjectStore
+) -> None:
+    """It is more than one group. An upload takes longer than a call, and more would wait after it: then all
+    later groups were uploaded, too."""
+    _, fast = await partitions_in(shared)
+    await asyncio.gather(*(shared.commit([append(fast, bytes(100 * 1024))]) for _ in range(19)))
+    assert objects.calls["put"] == 0
+    assert shared.metrics.commits_per_sync.count == 4
+    await asyncio.gather(*(shared.commit([append(fast, bytes(100 * 1024))]) for _ in range(21)))
+    assert objects.calls["put"] == 1
+
+
+async def test_small_commits_before_a_large_batch_stay_inline(
+    shared: SharedStorage, objects: FaultyObjectStore
+) -> None:
+    _, fast = await partitions_in(shared)
+    small, large = shared.commit([append(fast, b"small")]), shared.commit([append(fast, LARGE)])
+    assert [answer[0].base_offset for answer in await asyncio.gather(small, large)] == [0, 1]
+    assert objects.calls["put"] == 1
+    assert shared.metrics.commits_per_sync.count == 2
 
 
 @pytest.mark.usefixtures("short_wait")

@@ -21,8 +21,9 @@ HOLDER_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 2
 _HOLDER = """
-SELECT broker.name FROM posthouse.lease JOIN posthouse.broker ON broker.incarnation = lease.holder
-WHERE lease.until > clock_timestamp()
+SELECT broker.name FROM posthouse.scope JOIN posthouse.lease USING (holder)
+  JOIN posthouse.broker ON broker.incarnation = holder
+WHERE scope.name = 'coordinator' AND lease.until > clock_timestamp()
 """
 
 

@@ -18,7 +18,7 @@ NAMES = ("a", "b")
 _NEVER_SECONDS = 3600.0
 _WITH_REASON = (
     "cannot serve, epoch",
-    "another broker has taken over the lease",
+    "another broker has taken over",
     "until the database is back",
 )
 Change = Callable[[NodeRecipe], NodeRecipe]

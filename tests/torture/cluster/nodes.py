@@ -12,7 +12,6 @@ from posthouse.node import Node
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Address, Settings
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.held_lease import MemberBroker
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.housekeeping.garbage import GarbageSettings
 from posthouse.storage.shared.housekeeping.slots import SlotSettings
@@ -60,7 +59,7 @@ class BusyStorages:
     async def open(self) -> None:
         await self._stores.open()
 
-    def make(self, lease: Lease | None, member: MemberBroker | None = None) -> SharedStorage:
+    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
         return SharedStorage(
             self._stores.database,
             self._stores.objects,
@@ -71,7 +70,7 @@ class BusyStorages:
             tail_bytes=_TAIL_BYTES,
             cache_bytes=_CACHE_BYTES,
             upkeep=_UPKEEP,
-            member=member,
+            coordinates=coordinates,
             last_commits=self._stores.last_commits,
         )
 

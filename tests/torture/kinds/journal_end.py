@@ -14,7 +14,7 @@ from random import Random
 from posthouse.records.batch import iter_headers
 from posthouse.storage.files.journal.head import read_head
 from posthouse.storage.files.journal.journal import FRAME_HEADER, head_path, journal_files
-from posthouse.storage.files.journal.reader import Entry, PutEntry, frames_in
+from posthouse.storage.files.journal.reader import JournalEntry, PutEntry, frames_in
 from posthouse.storage.files.system.disk import OsDisk
 from tests.checker.history import History
 from tests.checker.judge import check
@@ -107,7 +107,7 @@ def _checkpointed(data: Path) -> int:
     return int(found[0]) if found else 0
 
 
-def _holds_records_only(entries: list[Entry | PutEntry]) -> bool:
+def _holds_records_only(entries: list[JournalEntry | PutEntry]) -> bool:
     for each in entries:
         if isinstance(each, PutEntry) or each.batch is None:
             return False

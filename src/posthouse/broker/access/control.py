@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from posthouse.broker.access.acls import Acls
 from posthouse.broker.access.audit import LOGIN, Audit
-from posthouse.broker.access.guard import AclGuard, Answers, Guard, OpenGuard, host_of
+from posthouse.broker.access.guard import AclGuard, DecisionCache, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.proven_users import ProvenUsers
 from posthouse.broker.access.quotas import LiveBrokers, Quotas, alone
@@ -53,7 +53,7 @@ class AccessControl:
             storage,
             random,
             min_iterations=settings.scram_min_iterations,
-            changed=self.sessions.send_away,
+            changed=self.sessions.disconnect,
         )
         self._has_certificates = settings.tls_client_certificates is not ClientCertificates.OFF
         self.proven_users = ProvenUsers(
@@ -65,7 +65,7 @@ class AccessControl:
         self.logins: Counter[str] = Counter()
         """By protocol."""
         self.login_failures: Counter[str] = Counter()
-        self._answers: WeakValueDictionary[tuple[str, str], Answers] = WeakValueDictionary()
+        self._answers: WeakValueDictionary[tuple[str, str], DecisionCache] = WeakValueDictionary()
 
     def load(self) -> None:
         """Load users, ACLs and quotas. Nothing is stored."""
@@ -121,7 +121,7 @@ class AccessControl:
         """The guard of one connection. `principal` is None if login is not required."""
         if principal is None:
             return OpenGuard(self.audit, peer, protocol)
-        answers = self._answers.setdefault((principal.name, host_of(peer)), Answers())
+        answers = self._answers.setdefault((principal.name, host_of(peer)), DecisionCache())
         return AclGuard(
             principal,
             self.acls,

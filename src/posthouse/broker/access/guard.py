@@ -87,7 +87,7 @@ class OpenGuard:
         )
 
 
-class Answers:
+class DecisionCache:
     """Cached decisions for a principal at an address, until an ACL changes. All connections of that principal
     share them: there may be thousands of connections, and clients may send any number of names."""
 
@@ -110,7 +110,7 @@ class AclGuard:
         protocol: str,
         *,
         is_super: bool,
-        answers: Answers | None = None,
+        answers: DecisionCache | None = None,
     ) -> None:
         """`answers` is the cache of the same principal and host."""
         self.principal = principal
@@ -121,7 +121,7 @@ class AclGuard:
         self._host = host_of(peer)
         self._protocol = protocol
         self._is_super = is_super
-        self._answers = answers or Answers()
+        self._answers = answers or DecisionCache()
 
     def may(self, operation: Operation, kind: Kind, name: str) -> bool:
         if self._is_super:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from posthouse.broker.groups.streams_assignor import Tasks
-from posthouse.broker.groups.streams_member import Endpoint
+from posthouse.broker.groups.streams_member import UserEndpoint
 from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle
 from posthouse.model.ids import MemberId
 
@@ -30,7 +30,7 @@ class Told:
 class EndpointTopics:
     """The partitions that one endpoint processes: topic to partitions."""
 
-    endpoint: Endpoint
+    endpoint: UserEndpoint
     active: Mapping[str, list[int]]
     standby: Mapping[str, list[int]]
 

@@ -23,7 +23,7 @@ NO_TOPOLOGY = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Endpoint:
+class UserEndpoint:
     """The endpoint for interactive queries of the application's state."""
 
     host: str
@@ -42,7 +42,7 @@ class StreamsBeat:
     topology: Topology | None = None
     owned: Tasks | None = None
     process: str | None = None
-    endpoint: Endpoint | None = None
+    endpoint: UserEndpoint | None = None
     tags: Mapping[str, str] | None = None
     endpoint_epoch: int = 0
     """The latest endpoint list that the member has."""
@@ -85,7 +85,7 @@ class StreamsMember:
         self.rebalance_seconds = math.inf
         self.topology_epoch = NO_TOPOLOGY
         self.process = ""
-        self.endpoint: Endpoint | None = None
+        self.endpoint: UserEndpoint | None = None
         self.tags: Mapping[str, str] = {}
         self.epoch = self.previous_epoch = JOINING
         self.progress = StreamsMemberState.STABLE

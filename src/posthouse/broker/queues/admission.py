@@ -1,11 +1,11 @@
-"""Which of the queues that a message is routed to take it: those with a limit may be full."""
+"""Admission of messages to queues with a length limit."""
 
 from collections.abc import Sequence
 
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.wave import Wave
 from posthouse.model.errors import QueueBlocked
 
 
@@ -14,7 +14,7 @@ class Admission:
 
     def __init__(self) -> None:
         self.limited: set[Queue] = set()
-        """Empty in most namespaces: then every message is admitted, and nothing has to be asked."""
+        """Queues with a limit. Most namespaces have none: then every message is admitted."""
 
     def add(self, queue: LogQueue) -> None:
         if isinstance(queue, Queue) and queue.definition.is_limited:

@@ -15,8 +15,8 @@ from posthouse.broker.queues.attributes import Attributes
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.record_headers import DEATHS, EXCHANGE
-from posthouse.broker.queues.wave import Wave
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import CorruptBatch, QueueFull, RecordTooLarge, UnknownExchange
 from posthouse.records.header_section import decode_section, encode_section
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 _MAX_COUNT = 2**63 - 2
 
 
-class Reason(StrEnum):
+class DeathReason(StrEnum):
     REJECTED = "rejected"
     EXPIRED = "expired"
     TOO_LONG = "maxlen"
@@ -59,7 +59,12 @@ class Routing(Protocol):
 
 
 def publish_dead_letter(
-    routing: Routing, definition: QueueDefinition, message: Message, reason: Reason, now_ms: int, wave: Wave
+    routing: Routing,
+    definition: QueueDefinition,
+    message: Message,
+    reason: DeathReason,
+    now_ms: int,
+    wave: Wave,
 ) -> None:
     """Add the copy to the wave, unless the dead-letter exchange does not exist."""
     assert definition.dead_letter_exchange is not None and message.value is not None
@@ -92,7 +97,7 @@ def publish_dead_letter(
         priority=attributes.priority,
         more_keys=more_keys if definition.dead_letter_key is None else (),
     )
-    barred = _barred(deaths) if reason is not Reason.REJECTED else frozenset[str]()
+    barred = _barred(deaths) if reason is not DeathReason.REJECTED else frozenset[str]()
     try:
         routing.publish(exchange, key, message.value, envelope, wave, barred=barred, waits=False)
     except (QueueFull, RecordTooLarge) as error:
@@ -111,7 +116,9 @@ def noted_deaths(headers: list[tuple[bytes, bytes | None]]) -> list[dict[str, An
     return None
 
 
-def _counted_again(deaths: list[dict[str, Any]], queue: str, reason: Reason) -> list[dict[str, Any]] | None:
+def _counted_again(
+    deaths: list[dict[str, Any]], queue: str, reason: DeathReason
+) -> list[dict[str, Any]] | None:
     """None where it never died in this queue for this reason."""
     for death in deaths:
         if death.get("queue") == queue and death.get("reason") == reason:
@@ -125,7 +132,7 @@ def _death(
     definition: QueueDefinition,
     message: Message,
     more_keys: tuple[bytes, ...],
-    reason: Reason,
+    reason: DeathReason,
     now_ms: int,
     expiration: str | None,
 ) -> dict[str, Any]:
@@ -153,7 +160,7 @@ def _barred(deaths: list[dict[str, Any]]) -> frozenset[str]:
     """The queues that it has died in since a consumer last rejected it."""
     barred = set()
     for death in deaths:
-        if death.get("reason") == Reason.REJECTED:
+        if death.get("reason") == DeathReason.REJECTED:
             break
         barred.add(str(death.get("queue")))
     return frozenset(barred)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.counters import QueueCounters
-from posthouse.broker.queues.dead_letters import Reason, Routing
+from posthouse.broker.queues.dead_letters import DeathReason, Routing
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.expiry import Expiry
@@ -31,6 +31,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.room import Room
 from posthouse.broker.queues.settlement import Settlement
 from posthouse.records.references import NEVER
+from posthouse.storage.operations import Run
 
 AT_ONCE = 256
 """Messages that are delivered in one turn of the event loop."""
@@ -65,12 +66,12 @@ class Dispatcher:
         self.keys = KeyOrder() if definition.ordered_by_key else None
         self.pulling = Pulling(resources.clock, self._leases_ended)
         readers = {lane: self.new_reader(lane, lane.pass_over) for lane in lanes}
-        background, settling = resources.background, resources.settling
-        self.loader = Loader(self, source, background, resources.storage, settling, lanes, readers)
+        background, writer = resources.background, resources.progress_writer
+        self.loader = Loader(self, source, background, resources.storage, writer, lanes, readers)
         self.settlement = Settlement(
             self, source, effects, resources, routing, definition, self.keys, self.pulling, counters
         )
-        self.requeue = Requeue(self, source, background, settling, definition.delivery_limit, retry_seconds)
+        self.requeue = Requeue(self, source, background, writer, definition.delivery_limit, retry_seconds)
         self.expiry = Expiry(self, source, definition, effects, resources.clock, lanes, retry_seconds)
         self.overflow = Overflow(self, source, definition, effects, retry_seconds)
         self.room = Room(definition, self)
@@ -86,7 +87,7 @@ class Dispatcher:
         return LaneReader(storage, self._source, lane, floor, pass_over)
 
     def load(self) -> None:
-        """Progress was taken in from storage."""
+        """Progress was loaded from storage."""
         self.loader.load_stash()
         for lane in self._lanes:
             self.loader.begin_at(lane, lane.progress.floor)
@@ -128,9 +129,11 @@ class Dispatcher:
 
     # Events
 
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
-        """`count` more positions of a lane are durable, with `size` bytes of values."""
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values: those of `runs`."""
         self.settlement.bytes += size
+        if self.consumers.have_credit:
+            self.loader.take_in(lane, runs, count, size)
         if self.pulling.is_used:
             self.pulling.wake()
         self.plan()
@@ -144,7 +147,7 @@ class Dispatcher:
     def _claim(self, lane: MessageLane, count: int) -> None:
         """Claim as many of the new messages as the consumers have credit for."""
         credit = self.consumers.credit
-        # A consumer that can take very many tells of no more than it takes at once.
+        # The credit of a consumer is capped: it tells of at most what it takes at once.
         claimed = count if credit >= AT_ONCE else min(count, credit - (self.ready - count))
         if claimed > 0:
             first = lane.end - count
@@ -176,7 +179,7 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(self._retry_seconds, self.plan)
 
     def requeued(self, message: Message) -> None:
-        """One that was leased is ready again."""
+        """A leased message is ready again."""
         self.settlement.released(message)
         if NEVER < message.expires_ms <= self._clock.now_ms():  # while it was leased
             message.lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)
@@ -194,13 +197,13 @@ class Dispatcher:
         self.requeue.retry(messages)
 
     def exhausted(self, messages: Sequence[Message]) -> None:
-        self.settlement.die_soon(messages, Reason.DELIVERY_LIMIT)
+        self.settlement.die_soon(messages, DeathReason.DELIVERY_LIMIT)
 
     async def expired(self, messages: Sequence[Message]) -> None:
-        await self.settlement.die(messages, Reason.EXPIRED)
+        await self.settlement.die(messages, DeathReason.EXPIRED)
 
     async def drop(self, messages: Sequence[Message]) -> None:
-        await self.settlement.die(messages, Reason.TOO_LONG)
+        await self.settlement.die(messages, DeathReason.TOO_LONG)
 
     def put_aside(self) -> None:
         """Messages were copied to the stash: some of them have to be read from there."""
@@ -329,7 +332,7 @@ class Dispatcher:
         if not expired:
             return leased
         self.settlement.lease(expired)
-        self.settlement.die_soon(expired, Reason.EXPIRED)
+        self.settlement.die_soon(expired, DeathReason.EXPIRED)
         gone = set(expired)
         return [message for message in leased if message not in gone]
 
@@ -373,7 +376,7 @@ class Dispatcher:
         for lane in self._lanes:
             count += lane.purge()
             self.loader.begin_at(lane, lane.end)
-            self._resources.settling.changed(lane)
+            self._resources.progress_writer.changed(lane)
         self.settlement.bytes = self.settlement.leased_bytes
         self.left()
         return count

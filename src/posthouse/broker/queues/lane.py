@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import Any, Generic, Protocol, TypeVar
 
-from posthouse.broker.progress.lease_table import LeaseTable
+from posthouse.broker.progress.positions import LeaseTable
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import Stashed
 from posthouse.broker.queues.expiries import Expiries
@@ -41,8 +41,8 @@ M = TypeVar("M", bound=Leasable)
 class LaneOwner(Protocol[M]):
     """The queue that a lane belongs to."""
 
-    def arrived(self, lane: "Lane[M]", count: int, size: int) -> None:
-        """`count` more positions of a lane are durable, with `size` bytes of values."""
+    def arrived(self, lane: "Lane[M]", runs: Sequence[Run], count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values: those of `runs`."""
 
     def progressed(self, lane: "Lane[M]") -> None:
         """The lane settled positions itself, or took a settlement back: that has to be stored."""
@@ -127,7 +127,7 @@ class Lane(Generic[M]):
                     self.expiries.add(self.end, self.end + run.count, run.expires_ms)
                 self.end += run.count
                 size += run.size
-        self._owner.arrived(self, self.end - first, size)
+        self._owner.arrived(self, runs, self.end - first, size)
 
     def claim(self, first: int, end: int) -> None:
         """A consumer has credit for these positions."""
@@ -209,7 +209,7 @@ class Lane(Generic[M]):
         self.progress.not_stored()
         self._owner.progressed(self)  # another commit may have stored it meanwhile
 
-    def give_back(self, message: M) -> bool:
+    def requeue(self, message: M) -> bool:
         """Requeue the message. False where it is not leased."""
         if not self.leases.release(message.position, message):
             return False

@@ -6,14 +6,16 @@ from collections.abc import Mapping, Sequence
 from heapq import heappush
 from typing import Protocol
 
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.lane import RESERVATION
-from posthouse.broker.queues.message import MessageLane, MessageSource
+from posthouse.broker.queues.message import Message, MessageLane, MessageSource
+from posthouse.broker.queues.publishing import PublishedRun
 from posthouse.broker.queues.reading import LaneReader
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.model.errors import DataDamaged
 from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Run
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +46,7 @@ class Loader:
         source: MessageSource,
         background: Background,
         storage: Storage,
-        settling: Settling,
+        progress_writer: ProgressWriter,
         lanes: Sequence[MessageLane],
         readers: Mapping[MessageLane, LaneReader],
     ) -> None:
@@ -54,7 +56,7 @@ class Loader:
         self._source = source
         self._background = background
         self._storage = storage
-        self._settling = settling
+        self._progress_writer = progress_writer
         self._readers = readers
         self._lanes = lanes
         self.filling: asyncio.Task[None] | None = None
@@ -72,6 +74,39 @@ class Loader:
 
     def stop(self) -> None:
         self._is_stopped = True
+
+    def take_in(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
+        """Consumers wait for messages that have arrived. These need not be read if they are still in memory
+        and follow those that are loaded."""
+        published = [run for run in runs if isinstance(run, PublishedRun)]
+        first = lane.end - count
+        if (
+            self.filling is None  # a fill under way owns `loaded_to`
+            and max(lane.loaded_to, lane.progress.floor) >= first
+            and len(published) == len(runs)
+            and len(lane.window) + count <= WINDOW
+            and lane.window_bytes + size <= WINDOW_BYTES
+        ):
+            lane.loaded(self._messages(lane, first, published))
+            lane.loaded_to = lane.end
+
+    def _messages(self, lane: MessageLane, first: int, runs: Sequence[PublishedRun]) -> list[Message]:
+        """The same messages that `LaneReader` would read."""
+        messages: list[Message] = []
+        queue, at = self._source, first
+        for run in runs:
+            assert run.append is not None, "the run is durable"
+            source, topic, expires = run.partition, run.topic, run.expires_ms
+            time = run.append.header.max_timestamp  # all records of a wave have this time
+            offset = run.append.base_offset + run.first
+            for _, _, key, value, envelope in run.published[run.first : run.first + run.count]:
+                size, headers = len(value), envelope.headers
+                messages.append(
+                    Message(queue, lane, at, source, topic, offset, time, key, value, size, headers, expires)
+                )
+                at += 1
+                offset += 1
+        return messages
 
     def plan(self) -> None:
         """Load more where little is left in memory."""
@@ -113,6 +148,8 @@ class Loader:
                 break  # the most urgent first
 
     async def _fill_window(self, lane: MessageLane, reader: LaneReader) -> None:
+        if reader.position < lane.loaded_to:
+            reader.seek(lane.loaded_to)
         while (
             lane.loaded_to < lane.end
             and len(lane.window) < WINDOW
@@ -131,7 +168,7 @@ class Loader:
                 self._owner.plan()
 
     async def _reload(self, lane: MessageLane) -> None:
-        """Read the dropped bodies of requeued messages again, up to one window, if these come next."""
+        """Read dropped bodies of requeued messages again, up to one window, if these are next in order."""
         count = size = 0
         if not lane.bodiless or not lane.is_drained:
             return
@@ -181,7 +218,7 @@ class Loader:
     async def _reserve(self, lanes: Sequence[MessageLane]) -> None:
         marks = {lane: at + RESERVATION for lane in lanes if (at := lane.next_in_memory) is not None}
         puts = [put for lane, to in marks.items() for put in lane.progress.reserve(to)]
-        await asyncio.shield(self._settling.store(marks, puts))
+        await asyncio.shield(self._progress_writer.store(marks, puts))
         for lane, to in marks.items():
             lane.progress.reserved_to = max(to, lane.progress.reserved_to)
 

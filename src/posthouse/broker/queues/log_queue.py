@@ -14,6 +14,7 @@ from posthouse.broker.queues.lane import Lane
 from posthouse.broker.queues.message import Message, MessageLane
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.model.topics import Topic
+from posthouse.storage.operations import Run
 
 _PEEKED_AT_ONCE = 64
 _PEEKED_BYTES = 4 * 1024 * 1024
@@ -43,7 +44,7 @@ class LogQueue(ABC):
     def __init__(self, resources: QueueResources, declared: DeclaredQueue) -> None:
         self._storage = resources.storage
         self._clock = resources.clock
-        self._settling = resources.settling
+        self._progress_writer = resources.progress_writer
         self.definition = definition = declared.definition
         self.name = definition.name
         self.namespace = declared.namespace
@@ -139,12 +140,12 @@ class LogQueue(ABC):
         """The time in the reference to a message that is published now."""
 
     @abstractmethod
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
-        """`count` more positions of a lane are durable, with `size` bytes of values."""
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
+        """`count` more positions of a lane are durable, with `size` bytes of values: those of `runs`."""
 
     def progressed(self, lane: MessageLane) -> None:
         """Positions of the lane were settled: store that."""
-        self._settling.changed(lane)
+        self._progress_writer.changed(lane)
 
     # The end
 
@@ -156,7 +157,7 @@ class LogQueue(ABC):
         """The queue is deleted."""
         self.stop()
         for lane in self.lanes:
-            self._settling.forget(lane)
+            self._progress_writer.forget(lane)
             lane.leases.holders.clear()
             lane.is_gone = True
 

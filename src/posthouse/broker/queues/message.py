@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from posthouse.broker.queues.lane import Lane
@@ -73,58 +74,29 @@ class MessageSource(Protocol):
     def unsubscribe(self, consumer: Consumer) -> None: ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Message:
-    """Not a dataclass: one is made for every message that a queue delivers."""
+    """Positional, not keyword-only: one is made for every message that a queue delivers."""
 
-    __slots__ = (
-        "deliveries",
-        "expires_ms",
-        "headers",
-        "key",
-        "lane",
-        "offset",
-        "position",
-        "queue",
-        "redelivered",
-        "size",
-        "source",
-        "timestamp",
-        "topic",
-        "value",
-    )
-
-    def __init__(
-        self,
-        queue: MessageSource,
-        lane: "Lane[Message]",
-        position: int,
-        source: PartitionId,
-        topic: str,
-        offset: int,
-        timestamp: int,
-        key: bytes | None,
-        value: bytes,
-        headers: bytes,
-        expires_ms: int,
-    ) -> None:
-        self.queue = queue
-        self.lane = lane
-        self.position = position
-        self.source = source
-        """The partition of the record; `offset` is its offset there."""
-        self.topic = topic
-        self.offset = offset
-        self.timestamp = timestamp
-        self.key = key
-        self.value: bytes | None = value
-        """None while it is not in memory: bodies of leased messages may be dropped, and are read again when
-        needed."""
-        self.headers = headers
-        self.expires_ms = expires_ms
-        self.size = len(value)
-        self.deliveries = 0
-        """Earlier deliveries after which the message was requeued."""
-        self.redelivered = False
+    queue: MessageSource
+    lane: "Lane[Message]"
+    position: int
+    source: PartitionId
+    """The partition of the record; `offset` is its offset there."""
+    topic: str
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    """None while it is not in memory: bodies of leased messages may be dropped, and are read again when
+    needed."""
+    size: int
+    """Bytes of the value."""
+    headers: bytes
+    expires_ms: int
+    deliveries: int = 0
+    """Earlier deliveries after which the message was requeued."""
+    redelivered: bool = False
 
     @property
     def place(self) -> tuple[PartitionId, int]:

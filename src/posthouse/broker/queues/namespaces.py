@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
-from posthouse.broker.progress.progress import lane_of
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter, lane_of
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
@@ -18,9 +18,10 @@ from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.retention import QueueRetention
+from posthouse.broker.queues.retention import QueueRetention, ReadersOf
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stream_window import StreamMemory
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.routing.encoding import decode_binding, decode_exchange, namespace_of
 from posthouse.broker.schedule.entry import Scheduled
@@ -29,7 +30,7 @@ from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
@@ -53,26 +54,26 @@ class Namespaces:
         publishing: Publishing,
         sources: Sources,
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
-        is_read: Callable[[PartitionId], bool],
+        readers_of: ReadersOf,
         traffic: Traffic,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
         *,
         tracer: Tracer | None = None,
     ) -> None:
-        """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
+        """Every namespace has the `predeclared` exchanges."""
         self.storage = storage
         self.clock = clock
-        self.settling = Settling(storage)
+        self.progress_writer = ProgressWriter(storage)
         self.background = Background()
         self.resources = QueueResources(
             storage=storage,
             clock=clock,
-            settling=self.settling,
+            progress_writer=self.progress_writer,
             background=self.background,
             stream_memory=StreamMemory(),
             traffic=traffic,
-            transaction=publishing.transaction,
+            transaction=partial(TransactionWave, publishing),
             tracer=tracer,
         )
         self.sources = sources
@@ -94,11 +95,11 @@ class Namespaces:
             storage,
             topics,
             clock,
-            self.settling,
+            self.progress_writer,
             sources.by_topic,
             self._queues,
             self._delete_forsaken,
-            is_read,
+            readers_of,
         )
 
     def get(self, name: str) -> Namespace:
@@ -109,7 +110,7 @@ class Namespaces:
 
     def mover(self, namespace: Namespace) -> Mover:
         """Moves messages between queues of the namespace."""
-        return Mover(namespace, self.clock, self._publishing.transaction)
+        return Mover(namespace, self.clock, self.resources.transaction)
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
@@ -223,7 +224,7 @@ class Namespaces:
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
-        wave = self._publishing.transaction()
+        wave = self.resources.transaction()
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,
@@ -284,7 +285,7 @@ class Namespaces:
                 queue.stop()
         await self.background.drained()
         try:
-            await self.settling.close(lane for queue in self._queues() for lane in queue.lanes)
+            await self.progress_writer.close(lane for queue in self._queues() for lane in queue.lanes)
         except Unavailable as error:
             log.warning("queues: messages that were settled last may be redelivered: %s", error)
 

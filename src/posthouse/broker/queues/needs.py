@@ -25,7 +25,7 @@ _DETAIL_BYTES = 8 * 1024
 
 
 @dataclass(slots=True)
-class Span:
+class NeededSpan:
     first: int
     end: int
     lowest: dict[PartitionId, int]
@@ -44,7 +44,7 @@ class Span:
         """Whether its lowest offsets may be those of messages below the floor."""
         return self.first < floor and not self.is_run
 
-    def join(self, other: "Span") -> None:
+    def join(self, other: "NeededSpan") -> None:
         self.is_run = False
         self.end = other.end
         self.size += other.size
@@ -56,7 +56,7 @@ class Outline:
     """Spans in the order of positions, not many."""
 
     def __init__(self) -> None:
-        self.spans: list[Span] = []
+        self.spans: list[NeededSpan] = []
         self._width = 1
         """Neighbours are joined up to this many positions."""
 
@@ -66,15 +66,17 @@ class Outline:
             last.end += run.count
             last.size += run.size
             return
-        self._append(self.spans, Span(position, position + run.count, {run.partition: run.first}, run.size))
+        self._append(
+            self.spans, NeededSpan(position, position + run.count, {run.partition: run.first}, run.size)
+        )
         while len(self.spans) > 2 * SPANS:
             self._width *= 2
-            joined: list[Span] = []
+            joined: list[NeededSpan] = []
             for span in self.spans:
                 self._append(joined, span)
             self.spans = joined
 
-    def _append(self, spans: list[Span], span: Span) -> None:
+    def _append(self, spans: list[NeededSpan], span: NeededSpan) -> None:
         if spans and span.end - spans[-1].first <= self._width:
             spans[-1].join(span)
         else:
@@ -90,7 +92,7 @@ class LaneNeeds:
     """Of one lane. Owned by the event loop."""
 
     def __init__(self) -> None:
-        self._near: list[Span] = []
+        self._near: list[NeededSpan] = []
         """In detail what was one span of `_far`."""
         self._far = Outline()
         self._seen_to = 0
@@ -113,7 +115,7 @@ class LaneNeeds:
                 detail.add(position, run)
             self._near[:1] = detail.spans
 
-    def _spans(self) -> Iterator[Span]:
+    def _spans(self) -> Iterator[NeededSpan]:
         yield from self._near
         yield from self._far.spans
 

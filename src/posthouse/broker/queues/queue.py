@@ -9,17 +9,19 @@ from functools import partial
 
 from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.consumer_info import ConsumerInfo
-from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
+from posthouse.broker.queues.dead_letters import DeathReason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.queues.dispatcher import Dispatcher
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.log_queue import DeclaredQueue, LogQueue
 from posthouse.broker.queues.message import Consumer, Message, MessageLane, SettlingCommit
+from posthouse.broker.queues.publishing import Wave
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 from posthouse.records.references import NEVER
+from posthouse.storage.operations import Run
 
 
 class Queue(LogQueue):
@@ -133,17 +135,30 @@ class Queue(LogQueue):
             return NEVER if expires_in_ms is None else now_ms + expires_in_ms
         return now_ms + (ttl if expires_in_ms is None else min(ttl, expires_in_ms))
 
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
         self.counters.published += count
-        self.dispatcher.arrived(lane, count, size)
+        self.dispatcher.arrived(lane, runs, count, size)
 
     def refuse(self, key: bytes, value: bytes, envelope: Envelope, now_ms: int, wave: Wave) -> None:
         """The queue is full: dead-letter a message that was never in it, if there is an exchange for that."""
         if self.definition.dead_letter_exchange is None:
             return
-        lane, topic = self.lane_for(envelope.priority), self.backing.name
-        message = Message(self, lane, -1, lane.log, topic, -1, now_ms, key, value, envelope.headers, NEVER)
-        publish_dead_letter(self._routing, self.definition, message, Reason.TOO_LONG, now_ms, wave)
+        lane = self.lane_for(envelope.priority)
+        message = Message(
+            queue=self,
+            lane=lane,
+            position=-1,
+            source=lane.log,
+            topic=self.backing.name,
+            offset=-1,
+            timestamp=now_ms,
+            key=key,
+            value=value,
+            size=len(value),
+            headers=envelope.headers,
+            expires_ms=NEVER,
+        )
+        publish_dead_letter(self._routing, self.definition, message, DeathReason.TOO_LONG, now_ms, wave)
         self.counters.dead_lettered += 1
 
     # Delivering
@@ -228,9 +243,9 @@ class Queue(LogQueue):
 
     def reject(self, messages: Sequence[Message]) -> None:
         """Dead-letter messages, or settle them where there is no exchange for that."""
-        self._settlement.die_soon(messages, Reason.REJECTED)
+        self._settlement.die_soon(messages, DeathReason.REJECTED)
 
-    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+    def move(self, messages: Sequence[Message], wave: TransactionWave) -> asyncio.Future[None]:
         """Settle ready messages with the commit of `wave`, which has their copies for other queues."""
         return self._settlement.move(messages, wave)
 

@@ -179,7 +179,7 @@ class LaneReader:
         reached = run.first
         shift = position - run.first
         topic = self._topic_name(run.partition.topic)
-        queue, lane, source, expires_ms = self._queue, self._lane, run.partition, run.expires_ms
+        queue, lane, source, expires = self._queue, self._lane, run.partition, run.expires_ms
         progress = lane.progress
         for header, body in await self._unpacked(memoryview(found.data), end, run.partition):
             try:
@@ -187,8 +187,9 @@ class LaneReader:
                     at = offset + shift
                     if progress.settled_above and progress.is_settled(at):
                         continue
+                    size = len(value)
                     message = Message(
-                        queue, lane, at, source, topic, offset, timestamp, key, value, headers, expires_ms
+                        queue, lane, at, source, topic, offset, timestamp, key, value, size, headers, expires
                     )
                     if at < progress.handed_out_to:
                         message.redelivered = True
@@ -213,23 +214,22 @@ class LaneReader:
         """A message that is in the stash, without its body."""
         lane = self._lane
         stashed = lane.progress.stash[position]
-        message = Message(
-            self._queue,
-            lane,
-            position,
-            lane.stash_log,
-            self._topic_name(stashed.topic),
-            stashed.offset,
-            NO_TIMESTAMP,
-            None,
-            b"",
-            NO_HEADERS,
-            stashed.expires_ms,
+        return Message(
+            queue=self._queue,
+            lane=lane,
+            position=position,
+            source=lane.stash_log,
+            topic=self._topic_name(stashed.topic),
+            offset=stashed.offset,
+            timestamp=NO_TIMESTAMP,
+            key=None,
+            value=None,
+            size=stashed.size,
+            headers=NO_HEADERS,
+            expires_ms=stashed.expires_ms,
+            deliveries=stashed.deliveries,
+            redelivered=position < lane.progress.handed_out_to,
         )
-        message.value, message.size = None, stashed.size
-        message.deliveries = stashed.deliveries
-        message.redelivered = position < lane.progress.handed_out_to
-        return message
 
     async def _unpacked(
         self, view: memoryview, end: int, partition: PartitionId

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
-from posthouse.broker.progress.settling import Settling
+from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.message import Message, MessageSource
 
@@ -37,14 +37,14 @@ class Requeue:
         owner: RequeueOwner,
         source: MessageSource,
         background: Background,
-        settling: Settling,
+        progress_writer: ProgressWriter,
         delivery_limit: int | None,
         retry_seconds: float,
     ) -> None:
         self._owner = owner
         self._source = source
         self._background = background
-        self._settling = settling
+        self._progress_writer = progress_writer
         self._delivery_limit = delivery_limit
         self._retry_seconds = retry_seconds
         self._waiting: deque[tuple[Message, bool]] = deque()
@@ -80,7 +80,7 @@ class Requeue:
             self.task.add_done_callback(self._ended)
 
     async def done(self) -> None:
-        """Return when nothing is on its way back."""
+        """Return when all messages are requeued."""
         while self.task is not None:
             await asyncio.wait([self.task])
 
@@ -112,12 +112,12 @@ class Requeue:
             lane = message.lane
             if count:
                 message.deliveries = lane.progress.came_back(message.position)
-                self._settling.changed(lane)
+                self._progress_writer.changed(lane)
             message.redelivered = True
             if limit is not None and message.deliveries > limit:
                 exhausted.append(message)
                 continue
-            lane.give_back(message)
+            lane.requeue(message)
             self._owner.requeued(message)
         if exhausted:
             self._owner.exhausted(exhausted)

@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Protocol
 
-from posthouse.broker.queues.counters import QueueCounters, count_handed_out
-from posthouse.broker.queues.dead_letters import Reason, Routing, publish_dead_letter
+from posthouse.broker.queues.counters import QueueCounters
+from posthouse.broker.queues.dead_letters import DeathReason, Routing, publish_dead_letter
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.effects import Effects
 from posthouse.broker.queues.key_order import KeyOrder
@@ -13,9 +14,10 @@ from posthouse.broker.queues.message import Message, MessageLane, MessageSource
 from posthouse.broker.queues.pulling import Pulling
 from posthouse.broker.queues.rereading import Rereading
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 
+_is_redelivered = attrgetter("redelivered")
 LEASED_BYTES = 16 * 1024 * 1024
 """Beyond this, the bodies of leased messages are dropped from memory, and read again if they are requeued."""
 
@@ -63,8 +65,9 @@ class Settlement:
         self.leased_bytes += sum(message.size for message in messages)
 
     def hand_out(self, messages: Sequence[Message]) -> None:
-        """The same for messages that go to a client now."""
-        self.leased_bytes += count_handed_out(messages, self._counters, self._resources.traffic)
+        """Count messages that a client gets now."""
+        self.leased_bytes += self._resources.traffic.deliver(messages)
+        self._counters.redelivered += sum(map(_is_redelivered, messages))
 
     def drop_bodies(self, messages: Sequence[Message]) -> None:
         """Drop the bodies of delivered messages where leased messages hold much memory."""
@@ -74,14 +77,14 @@ class Settlement:
                     message.value = None
 
     def ack(self, messages: Sequence[Message]) -> int:
-        """Settle those of them that are leased; how many that were."""
+        """Settle those of the messages that are leased; returns their number."""
         lane: MessageLane | None = None
         settled: list[Message] = []
         for message in messages:
             if message.lane.leases.settle(message.position, message):
                 if message.lane is not lane:
                     lane = message.lane
-                    self._resources.settling.changed(lane)
+                    self._resources.progress_writer.changed(lane)
                 settled.append(message)
         self.settled(settled)
         return len(settled)
@@ -108,7 +111,7 @@ class Settlement:
 
     # Moving
 
-    def move(self, messages: Sequence[Message], wave: Wave) -> asyncio.Future[None]:
+    def move(self, messages: Sequence[Message], wave: TransactionWave) -> asyncio.Future[None]:
         """Lease messages, and settle them with the commit of `wave`, which has their copies."""
         self._take_out(messages)
 
@@ -128,14 +131,14 @@ class Settlement:
 
     # Dead letters
 
-    def die_soon(self, messages: Sequence[Message], reason: Reason) -> None:
+    def die_soon(self, messages: Sequence[Message], reason: DeathReason) -> None:
         """Dead-letter leased messages in the background. Copy and settlement are one commit."""
         if self._definition.dead_letter_exchange is None or not messages or messages[0].lane.is_gone:
             self._drop(messages, reason)
         else:
             self._effects.start(self.dead_letter(messages, reason), self._source)
 
-    async def die(self, messages: Sequence[Message], reason: Reason) -> None:
+    async def die(self, messages: Sequence[Message], reason: DeathReason) -> None:
         """Lease and dead-letter messages; returns when that is durable."""
         self._take_out(messages)
         if self._definition.dead_letter_exchange is None:
@@ -143,12 +146,12 @@ class Settlement:
         elif messages:
             await self.dead_letter(messages, reason)
 
-    def _drop(self, messages: Sequence[Message], reason: Reason) -> None:
+    def _drop(self, messages: Sequence[Message], reason: DeathReason) -> None:
         count = self.ack(messages)
-        if reason is Reason.EXPIRED:
+        if reason is DeathReason.EXPIRED:
             self._counters.expired += count
 
-    async def dead_letter(self, messages: Sequence[Message], reason: Reason) -> None:
+    async def dead_letter(self, messages: Sequence[Message], reason: DeathReason) -> None:
         try:
             rereading = Rereading(self._resources.storage)
             there = [
@@ -166,5 +169,5 @@ class Settlement:
             self._owner.retry(messages)
             raise
         self._counters.dead_lettered += len(there)
-        if reason is Reason.EXPIRED:
+        if reason is DeathReason.EXPIRED:
             self._counters.expired += len(messages)

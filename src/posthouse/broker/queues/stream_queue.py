@@ -6,7 +6,7 @@ below the floor of the only lane is gone; only retention moves it.
 """
 
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.consumer_info import ConsumerInfo
@@ -16,6 +16,7 @@ from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.stream_reading import StreamReading
 from posthouse.broker.queues.stream_segments import StreamSegments
 from posthouse.records.batch import iter_headers
+from posthouse.storage.operations import Run
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class StreamQueue(LogQueue):
         """The time of publishing: messages of a stream do not expire."""
         return now_ms
 
-    def arrived(self, lane: MessageLane, count: int, size: int) -> None:
+    def arrived(self, lane: MessageLane, runs: Sequence[Run], count: int, size: int) -> None:
         self.counters.published += count
         for reading in self._readings:
             reading.plan()

@@ -25,10 +25,13 @@ def to_json(value: object, depth: int = 0) -> object:
     """Raises InvalidDefinition for a value that a table cannot hold."""
     if depth > _DEEPEST:
         raise InvalidDefinition(f"arguments are nested more than {_DEEPEST} deep")
-    if value is None or isinstance(value, bool | str | int):
+    if value is None or isinstance(value, bool | str):
         return value
+    # A protocol may have types of its own for numbers of some width, which no encoder knows.
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, float):
-        return value if math.isfinite(value) else {"$float": str(value)}
+        return float(value) if math.isfinite(value) else {"$float": str(value)}
     if isinstance(value, bytes | bytearray | memoryview):
         return {"$bytes": base64.b64encode(value).decode()}
     if isinstance(value, datetime):

@@ -46,7 +46,7 @@ class LeasedRun:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Lease:
+class RecordLease:
     """One member's lease on the records `first` to `last`; compared by identity.
 
     Records that were settled or renewed since are no longer part of it.

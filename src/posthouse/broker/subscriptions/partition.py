@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from posthouse.broker.progress.deadlines import Deadlines
-from posthouse.broker.progress.lease_table import LeaseTable
+from posthouse.broker.progress.positions import LeaseTable
 from posthouse.broker.progress.progress import Progress
-from posthouse.broker.subscriptions.leases import Acknowledgement, Lease, LeasedRun, LeaseTerms, Verdict
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, LeaseTerms, RecordLease, Verdict
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
 
@@ -29,8 +29,8 @@ class SubscribedPartition:
         self.progress = progress
         self.start = 0
         """The known log start: records below it do not exist any more."""
-        self._leases: LeaseTable[Lease] = LeaseTable(progress)
-        self._deadlines: Deadlines[Lease] = Deadlines()
+        self._leases: LeaseTable[RecordLease] = LeaseTable(progress)
+        self._deadlines: Deadlines[RecordLease] = Deadlines()
         self._ready_from = progress.floor
         """No record below is ready."""
 
@@ -96,7 +96,7 @@ class SubscribedPartition:
         return runs
 
     def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
-        lease = Lease(member, first, last)
+        lease = RecordLease(member, first, last)
         self._deadlines.set(lease, deadline)
         self._leases.holders |= dict.fromkeys(range(first, last + 1), lease)
 
@@ -129,7 +129,7 @@ class SubscribedPartition:
             if verdict is Verdict.RENEW:
                 self._lease(offset, offset, member, now + terms.lock_seconds)
             elif verdict is Verdict.RELEASE:
-                self._give_back(offset, self._leases.holders[offset], terms)
+                self._release(offset, self._leases.holders[offset], terms)
             else:
                 self._leases.settle_range(offset, offset + 1)
 
@@ -138,7 +138,7 @@ class SubscribedPartition:
         before = self.leased
         for lease in self._deadlines.overdue(now):
             for offset in range(lease.first, lease.last + 1):
-                self._give_back(offset, lease, terms)
+                self._release(offset, lease, terms)
         if not self.leased:
             self._deadlines.clear()
         return self.leased < before
@@ -147,10 +147,10 @@ class SubscribedPartition:
         """Release all leases of the member. With `count`, they count as deliveries."""
         held = [each for each in self._leases.holders.items() if each[1].member == member]
         for offset, lease in held:
-            self._give_back(offset, lease, terms, count=count)
+            self._release(offset, lease, terms, count=count)
         return bool(held)
 
-    def _give_back(self, offset: int, lease: Lease, terms: LeaseTerms, *, count: bool = True) -> None:
+    def _release(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
         if not self._leases.release(offset, lease):
             return
         if count and self.progress.came_back(offset) >= terms.max_deliveries:

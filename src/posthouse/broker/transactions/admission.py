@@ -1,5 +1,6 @@
 """The partitions that one produce request writes to as part of a transaction."""
 
+from posthouse.broker.transactions.admissions import admissions, missing
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, Work
 from posthouse.model.errors import InvalidTransaction, UnknownProducerId
@@ -32,7 +33,9 @@ class TransactionAdmission:
         if self._work.is_stored:
             return []
         self._put = set(self._work.partitions)
-        return [self._transaction.put()]
+        new = missing(self._transaction, self._put)
+        self._work.admitted |= new
+        return [self._transaction.put(), *admissions(self._transaction, new)]
 
     def durable(self) -> None:
         if self._put is not None:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from posthouse.broker.transactions import lost_state
 from posthouse.broker.transactions.admission import TransactionAdmission
+from posthouse.broker.transactions.admissions import admissions, load_admissions, missing
 from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.producer_ids import ProducerIds
@@ -45,6 +46,7 @@ from posthouse.model.ids import PartitionId
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.producers import NOT_OPEN
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
@@ -76,14 +78,17 @@ class Transactions:
             storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer
         )
         self.commit_sets = CommitSets(self.ids, self.transitions)
-        self._is_loaded = False
+        self.is_loaded = False
         """False in a broker that does not coordinate transactions."""
 
     async def load(self) -> None:
-        self._is_loaded = True
+        self.is_loaded = True
         self.producer_ids.load()
         self.ids.load(self._storage)
         self.commit_sets.load(self._storage)
+        leftovers = load_admissions(self._storage.take_state(Space.ADMISSIONS), self.ids)
+        if leftovers:
+            await self._storage.commit(leftovers)
         if self._storage.has_lost_commits:
             await self.producer_ids.skip_lost()
             await lost_state.restore(self._storage, self.ids, self._clock.now_ms())
@@ -130,7 +135,11 @@ class Transactions:
 
     async def _first_producer(self, id: str, timeout_ms: int) -> ProducerIdentity:
         transaction = Transaction(
-            id=id, producer=NO_PRODUCER, timeout_ms=timeout_ms, changed_ms=self._clock.now_ms()
+            id=id,
+            producer=NO_PRODUCER,
+            timeout_ms=timeout_ms,
+            changed_ms=self._clock.now_ms(),
+            may_be_shared=self._storage.is_shared,
         )
         # Added at once, so that a second caller does not create another.
         self.ids.keep(transaction)
@@ -172,7 +181,9 @@ class Transactions:
     async def _remember(self, transaction: Transaction, work: Work) -> None:
         if not work.is_stored:
             partitions = set(work.partitions)
-            await self._storage.commit([transaction.put()])
+            new = missing(transaction, partitions)
+            work.admitted |= new  # at once: the commit that ends the transaction may follow this one
+            await self._storage.commit([transaction.put(), *admissions(transaction, new)])
             work.stored = partitions | (work.stored or set())
 
     def admit(self, request: TransactionalRequest) -> TransactionAdmission:
@@ -198,7 +209,11 @@ class Transactions:
             work = transaction.work
             if work.groups is not None and group not in work.groups:
                 raise InvalidTransaction(f"group {group!r} is not part of the transaction of {request.id!r}")
-            self._follow(transaction, work.committing, request.origin)
+            order = work.committing.setdefault(group, RequestOrder())
+            if order.is_of(request.origin.way):
+                self._follow(transaction, order, request.origin)
+            else:  # another broker coordinates the group since then, and the one before relays no more
+                order.follow(request.origin)
         partitions = set(work.partitions)
         operations: list[Operation] = [] if work.is_stored else [transaction.put()]
         self.ids.add_pending(put.key for put in offsets if put.key not in work.offsets)
@@ -240,6 +255,7 @@ class Transactions:
                 after.previous = transaction.producer
             elif not commit:
                 after.has_aborted = True
+                after.may_be_shared = False
             await self._conclude(transaction, after, commit=commit)
         return after.producer
 
@@ -251,6 +267,7 @@ class Transactions:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
                 await self.transitions.undisturbed(self._fence(transaction))
                 return
+        await self._storage.refresh([partition], with_producers=True)
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
             await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
@@ -337,7 +354,7 @@ class Transactions:
     def _of(self, request: TransactionalRequest) -> Transaction:
         transaction = self.ids.find(request.id)
         if transaction is None:
-            if not self._is_loaded:
+            if not self.is_loaded:
                 raise NotLeader("transactions are coordinated by another broker")
             raise UnknownProducerId(f"transactional id {request.id!r} has no producer")
         if transaction.is_busy:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posthouse.broker.transactions.admissions import removals
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import parse_header
@@ -77,4 +78,5 @@ def _puts(ending: Ending) -> list[Put]:
         return []
     offsets = transaction.work.offsets
     puts = list(offsets.values()) if ending.commit else []
-    return puts + [transaction.offset_put(key, None) for key in offsets]
+    puts += [transaction.offset_put(key, None) for key in offsets]
+    return puts + removals(transaction, transaction.work.admitted)

@@ -67,13 +67,16 @@ class Work:
     partitions: set[PartitionId] = field(default_factory=set)
     stored: set[PartitionId] | None = None
     """Those of its partitions that are stored; None: the transaction is not stored at all."""
+    admitted: set[PartitionId] = field(default_factory=set)
+    """Those that have a stored admission: other brokers may append there. See `admissions`."""
     offsets: dict[bytes, Put] = field(default_factory=dict)
     """Offsets to commit with it, by their key."""
     groups: set[str] | None = field(default_factory=set)
     """The groups whose offsets it may commit; None: unknown, because it was open when the broker started."""
     producing: dict[object, RequestOrder] = field(default_factory=dict)
     """By the way of the requests: a client produces by as many brokers as lead the partitions."""
-    committing: RequestOrder = field(default_factory=RequestOrder)
+    committing: dict[str, RequestOrder] = field(default_factory=dict)
+    """By the group: each may have a coordinator of its own, which relays the requests."""
     is_doubtful: bool = False
     """It may hold records of another transaction: it can only be aborted."""
     since: float | None = None
@@ -101,6 +104,9 @@ class Transaction:
     control: RequestOrder = field(default_factory=RequestOrder)
     has_aborted: bool = False
     """The client aborted a transaction and kept the epoch: batches may still be in flight."""
+    may_be_shared: bool = False
+    """Other brokers may append to its transactions. False until this broker has given out the epoch: it does
+    not know what happened before."""
 
     @property
     def state(self) -> TransactionState:

@@ -76,6 +76,7 @@ class Transitions:
             after.changed_ms = now
             if after.producer != ending.transaction.producer:
                 after.has_aborted = False
+                after.may_be_shared = self._storage.is_shared
                 after.control = RequestOrder()
         referred = await self._refer(_committed(endings))
         references = [] if referred is None else referred.operations()

@@ -5,7 +5,7 @@ anything, and must not read anything where no login is required:
 
 - a request that names another origin than the one it is sent to is refused;
 - a body must be JSON: a page of another site has to ask first whether it may send that (CORS), and the answer
-  is 405;
+  is 405. Clients of RabbitMQ that do not say what their body is are no browsers: those name their origin;
 - without a login, the Host header must be an address or localhost: a name that was rebound to this machine is
   refused.
 """
@@ -14,7 +14,7 @@ import ipaddress
 
 from posthouse.listener_settings import Address
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 
 SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
     ("cache-control", "no-store"),
@@ -27,6 +27,7 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 _JSON_TYPES = ("application/json", "application/bert")
 """rabbitmqadmin and its kin name one of these."""
+_OF_TYPES_AND_BROWSERS = frozenset({"content-type", "origin", "sec-fetch-site"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
@@ -44,13 +45,18 @@ def check(request: HttpRequest, *, must_log_in: bool, host: str) -> None:
         raise Problem(403, f"requests from pages of {origin[:200]} are refused")
     if request.headers.get("sec-fetch-site") == "cross-site" and request.method not in READING:
         raise Problem(403, "requests from pages of other sites are refused")
-    if request.body and not _is_json(request.headers.get("content-type", "")):
+    if request.body and not (_is_json(request.headers.get("content-type", "")) or _is_untyped(request)):
         raise Problem(415, "send the body as application/json")
 
 
 def _is_json(content_type: str) -> bool:
     kind = content_type.partition(";")[0].strip().lower()
     return kind in _JSON_TYPES or kind.endswith("+json")
+
+
+def _is_untyped(request: HttpRequest) -> bool:
+    """Whether a program, such as pyrabbit2, sends a body to RabbitMQ's API without a type."""
+    return request.segments[0] == RABBITMQ and not request.headers.keys() & _OF_TYPES_AND_BROWSERS
 
 
 def _is_safe(asked: str, bound: str) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from http import HTTPStatus
 from typing import cast
 
 import h11
@@ -37,7 +38,10 @@ _LINGER_SECONDS = 1.0
 _EVENTS_AT_ONCE = 100
 """Of one client, before others have their turn: a body may come in very many chunks."""
 _MOST_CHUNKS = 20_000
-_SERVER = (b"server", b"posthouse")
+_OF_EVERY_RESPONSE = (
+    (b"server", b"posthouse"),
+    *((name.encode(), value.encode("latin-1")) for name, value in SECURITY_HEADERS),
+)
 
 
 class AdminConnections:
@@ -123,7 +127,8 @@ class AdminConnection(asyncio.Protocol):
             since_ms=self._since_ms,
             user=self._login.user,
             has_tls=self._has_tls,
-            is_paused=self._flow.is_paused,
+            # While a request is answered the next one is not read: that is no back-pressure.
+            is_paused=self._flow.is_paused and self._task is None,
             received_bytes=self._flow.pace.received,
             sent_bytes=self._flow.outbox.sent,
             held_bytes=self._flow.account.held,
@@ -222,7 +227,7 @@ class AdminConnection(asyncio.Protocol):
 
     async def _respond(self, response: Response, *, is_head: bool) -> None:
         body = response.body
-        headers = [_SERVER, *((name.encode(), value.encode("latin-1")) for name, value in SECURITY_HEADERS)]
+        headers = list(_OF_EVERY_RESPONSE)
         if response.content_type:
             headers.append((b"content-type", response.content_type.encode()))
         headers += [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
@@ -231,11 +236,11 @@ class AdminConnection(asyncio.Protocol):
         if isinstance(body, bytes):
             if response.status != 204:
                 headers.append((b"content-length", str(len(body)).encode()))
-            self._send(h11.Response(status_code=response.status, headers=headers))
+            self._send(_head(response.status, headers))
             if body and not is_head:
                 self._send(h11.Data(data=body))
         else:
-            self._send(h11.Response(status_code=response.status, headers=headers))
+            self._send(_head(response.status, headers))
             if not is_head:
                 await self._stream(body, is_endless=response.is_endless)
         self._send(h11.EndOfMessage())
@@ -296,13 +301,13 @@ class AdminConnection(asyncio.Protocol):
             problem = Problem(status, detail).response()
             body = cast("bytes", problem.body)
             headers = [
-                _SERVER,
+                *_OF_EVERY_RESPONSE,
                 (b"content-type", problem.content_type.encode()),
                 (b"content-length", str(len(body)).encode()),
                 (b"connection", b"close"),
             ]
             with suppress(h11.LocalProtocolError):  # the answer may have begun
-                self._send(h11.Response(status_code=status, headers=headers))
+                self._send(_head(status, headers))
                 self._send(h11.Data(data=body))
                 self._send(h11.EndOfMessage())
         self._close(lingers=True)
@@ -345,3 +350,8 @@ class AdminConnection(asyncio.Protocol):
                 self.finish()
         in_request = self._head is not None or bool(self._http.trailing_data[0])
         return self._flow.is_too_slow(in_frame=in_request and self._task is None)
+
+
+def _head(status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
+    """With the words for the status, which tools print."""
+    return h11.Response(status_code=status, headers=headers, reason=HTTPStatus(status).phrase.encode())

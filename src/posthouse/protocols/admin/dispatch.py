@@ -8,13 +8,12 @@ from typing import Final
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import READING, check
-from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.context import CallContext, Kept
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.rates import Rates
-from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.front_end import Backend
@@ -29,10 +28,10 @@ _NO_LEASE: Final = "the database cannot be reached"
 class RequestDispatcher:
     """One for all connections."""
 
-    def __init__(self, backend: Backend, router: PathRouter, rates: Rates, events: EventHub) -> None:
+    def __init__(self, backend: Backend, router: PathRouter, kept: Kept, events: EventHub) -> None:
         self._backend = backend
         self._router = router
-        self._rates = rates
+        self._kept = kept
         self._events = events
         self._changes: set[asyncio.Task[Response]] = set()
 
@@ -80,7 +79,7 @@ class RequestDispatcher:
             if len(request.body) > route.most_body:
                 raise Problem(413, f"the body of this call may have at most {route.most_body} bytes")
             context = CallContext(
-                backend=self._backend, guard=guard, peer=peer, rates=self._rates, events=self._events
+                backend=self._backend, guard=guard, peer=peer, kept=self._kept, events=self._events
             )
             try:
                 return await route.handler(context, request, parameters)
@@ -110,4 +109,4 @@ class RequestDispatcher:
 
 def _shown(request: HttpRequest, problem: Problem) -> Response:
     """Tools of RabbitMQ expect its own kind of errors."""
-    return rabbitmq_error(problem) if request.segments[0] == "api" else problem.response()
+    return rabbitmq_error(problem) if request.segments[0] == RABBITMQ else problem.response()

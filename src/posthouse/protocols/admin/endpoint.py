@@ -16,6 +16,7 @@ from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import MOST_BODY, Parameters, Route
+from posthouse.protocols.admin.wrong_values import in_words
 
 P = TypeVar("P", bound=msgspec.Struct)
 B = TypeVar("B")
@@ -76,7 +77,7 @@ class Endpoint(Generic[P, B]):
         try:
             checked = msgspec.convert({**request.query, **parameters}, self.parameters, strict=False)
         except msgspec.ValidationError as error:
-            raise Problem(400, f"a parameter is not right: {error}") from None
+            raise Problem(400, in_words(error, self.parameters, "parameter")) from None
         for name, text in request.query.items():
             if getattr(checked, name) is None:
                 raise Problem(400, f"{name!r} cannot be {text!r}; leave the parameter out")
@@ -90,6 +91,6 @@ class Endpoint(Generic[P, B]):
         try:
             return cast("B", msgspec.json.decode(request.body, type=self.body))
         except msgspec.ValidationError as error:
-            raise Problem(400, f"the body is not right: {error}") from None
+            raise Problem(400, f"the body is wrong: {in_words(error, self.body, 'field')}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Problem(400, f"the body is not valid JSON: {error}") from None

@@ -8,6 +8,7 @@ from posthouse.protocols.admin.handlers.archive import ARCHIVE
 from posthouse.protocols.admin.handlers.audit import AUDIT
 from posthouse.protocols.admin.handlers.bindings import BINDINGS
 from posthouse.protocols.admin.handlers.brokers import BROKERS
+from posthouse.protocols.admin.handlers.cluster import CLUSTER
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
@@ -33,6 +34,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     AUDIT,
     *BINDINGS,
     BROKERS,
+    *CLUSTER,
     *CONNECTIONS,
     DISK,
     EVENTS,

@@ -40,22 +40,18 @@ class OffsetTarget:
     def parse(cls, text: str, now_ms: int) -> "OffsetTarget":
         """Raises Problem."""
         name, _, value = text.partition(":")
-        try:
-            if text == "earliest":
-                return cls(kind=TargetKind.EARLIEST)
-            if text == "latest":
-                return cls(kind=TargetKind.LATEST)
-            if name == "offset":
-                return cls(kind=TargetKind.OFFSET, number=_number(value, 0))
-            if name == "shift":
-                return cls(kind=TargetKind.SHIFT, number=_number(value, -_INT64_MAX))
-            if name == "time":
-                return cls(kind=TargetKind.TIME, number=_milliseconds(value))
-            if name == "duration":
-                length = msgspec.convert(value, timedelta)
-                return cls(kind=TargetKind.TIME, number=max(now_ms - length // timedelta(milliseconds=1), 0))
-        except (ValueError, OverflowError) as error:
-            raise Problem(400, f"{text[:100]!r} cannot be understood: {error}") from None
+        if text == "earliest":
+            return cls(kind=TargetKind.EARLIEST)
+        if text == "latest":
+            return cls(kind=TargetKind.LATEST)
+        if name == "offset":
+            return cls(kind=TargetKind.OFFSET, number=_number(text, value, 0))
+        if name == "shift":
+            return cls(kind=TargetKind.SHIFT, number=_number(text, value, -_INT64_MAX))
+        if name == "time":
+            return cls(kind=TargetKind.TIME, number=_milliseconds(text, value))
+        if name == "duration":
+            return cls(kind=TargetKind.TIME, number=max(now_ms - _duration_ms(text, value), 0))
         raise Problem(
             400,
             f"{text[:100]!r} is not a place to go on from; use earliest, latest, offset:N, "
@@ -63,14 +59,29 @@ class OffsetTarget:
         )
 
 
-def _number(text: str, least: int) -> int:
-    number = int(text)
+def _number(text: str, value: str, least: int) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        raise Problem(400, f"{text[:100]!r} has no whole number behind the colon") from None
     if not least <= number <= _INT64_MAX:
-        raise ValueError(f"{number} is not between {least} and {_INT64_MAX}")
+        raise Problem(400, f"the number of {text[:100]!r} is not between {least} and {_INT64_MAX}")
     return number
 
 
-def _milliseconds(text: str) -> int:
-    time = datetime.fromisoformat(text)
-    since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+def _milliseconds(text: str, value: str) -> int:
+    try:
+        time = datetime.fromisoformat(value)
+        since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH
+    except (ValueError, OverflowError):
+        raise Problem(400, f"{text[:100]!r} is no time; write for example time:2026-01-31T12:00Z") from None
     return max(since // timedelta(milliseconds=1), 0)
+
+
+def _duration_ms(text: str, value: str) -> int:
+    try:
+        return msgspec.convert(value, timedelta) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        raise Problem(
+            400, f"{text[:100]!r} is no duration; write for example duration:PT1H (an hour) or duration:P2D"
+        ) from None

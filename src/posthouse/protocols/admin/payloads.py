@@ -2,25 +2,26 @@
 
 What the bytes are is told from the bytes alone, in this order: a JSON object or array, printable UTF-8 text,
 the wire format of Confluent's serializers (a zero, the id of a schema, the payload), a MessagePack map or
-array. Everything else is shown as hex. Payloads that need a schema are shown as hex, too: schemas are in a
-schema registry, which the broker does not have.
+array. Everything else is shown as hex. Avro needs its schema, which is in a topic if the schema registry
+keeps its schemas in this broker; Protocol Buffers are shown by the numbers of their fields.
 """
 
 import binascii
 from base64 import b64decode
 from struct import Struct
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 import msgspec
 from msgspec import Meta
 
+from posthouse.protocols.admin.decoding.avro import MalformedAvro
+from posthouse.protocols.admin.decoding.protobuf import message_of
+from posthouse.protocols.admin.decoding.schemas import SCHEMAS_TOPIC, SchemaKind, StoredSchema
 from posthouse.protocols.admin.problems import Problem
 
 _FRAME = Struct(">bI")
 _INT64_SIZE = 8
-_NEEDS_SCHEMA = (
-    "the payload is shown as hex: its schema is in a schema registry, which the broker does not have"
-)
+_BY_NUMBER = "fields are shown by their numbers: their names and types are in the schema"
 _CONTROLS = frozenset("\t\n\r")
 
 SentEncoding = Annotated[
@@ -34,14 +35,26 @@ class Payload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Literal["text", "json", "msgpack", "avro", "protobuf", "hex"],
         Meta(description="What the bytes were taken for; it says how `data` is to be read."),
     ]
-    data: Annotated[Any, Meta(description="The value itself for json and msgpack, otherwise a text.")]
+    data: Annotated[
+        Any,
+        Meta(
+            description="A text for text and hex, otherwise the value. Bytes in Avro and msgpack are base64."
+        ),
+    ]
     size: Annotated[int, Meta(description="Bytes of the whole, as stored.")]
     truncated: Annotated[bool, Meta(description="`data` has only the beginning.")] = False
     schema_id: Annotated[int | None, Meta(description="Id of the schema in a schema registry.")] = None
     note: Annotated[str | None, Meta(description="Why `data` is not shown in another way.")] = None
 
 
-def shown(data: bytes | None, limit: int) -> Payload | None:
+class KnownSchemas(Protocol):
+    def get(self, id: int, /) -> StoredSchema | None: ...
+
+
+_NO_SCHEMAS: Final[dict[int, StoredSchema]] = {}
+
+
+def shown(data: bytes | None, limit: int, schemas: KnownSchemas = _NO_SCHEMAS) -> Payload | None:
     """`data` as JSON can have it, at most `limit` bytes of it."""
     if data is None:
         return None
@@ -54,7 +67,9 @@ def shown(data: bytes | None, limit: int) -> Payload | None:
     text = _text(data)
     if text is not None:
         return Payload(encoding="text", data=text, size=len(data))
-    return _framed(data) or _msgpack(data) or Payload(encoding="hex", data=data.hex(), size=len(data))
+    return (
+        _framed(data, schemas) or _msgpack(data) or Payload(encoding="hex", data=data.hex(), size=len(data))
+    )
 
 
 def _cut(data: bytes, limit: int) -> Payload:
@@ -95,7 +110,7 @@ def _text(data: bytes) -> str | None:
     return None
 
 
-def _framed(data: bytes) -> Payload | None:
+def _framed(data: bytes, schemas: KnownSchemas) -> Payload | None:
     # A 64-bit number has the same form, and is more frequent than a payload of three bytes.
     if len(data) <= _FRAME.size or len(data) == _INT64_SIZE:
         return None
@@ -106,50 +121,33 @@ def _framed(data: bytes) -> Payload | None:
     parsed = _json_container(payload)
     if parsed is not None:
         return Payload(encoding="json", data=parsed, size=len(data), schema_id=schema_id)
-    return Payload(
-        encoding="protobuf" if _is_protobuf(payload) else "avro",
-        data=payload.hex(),
-        size=len(data),
-        schema_id=schema_id,
-        note=_NEEDS_SCHEMA,
+    schema = schemas.get(schema_id)
+    if schema is not None and schema.kind is SchemaKind.AVRO:
+        return _avro(data, payload, schema_id, schema)
+    is_message = payload[:1] == b"\x00" if schema is None else schema.kind is SchemaKind.PROTOBUF
+    fields = message_of(payload) if is_message else None
+    if fields is not None:
+        encoded = msgspec.Raw(msgspec.json.encode(fields))
+        return Payload(
+            encoding="protobuf", data=encoded, size=len(data), schema_id=schema_id, note=_BY_NUMBER
+        )
+    note = (
+        f"if it is a payload of a schema registry's client, its schema {schema_id} is not in the topic "
+        f"{SCHEMAS_TOPIC!r}, or you may not read that"
     )
+    return _hex(data, schema_id, note)
 
 
-def _is_protobuf(payload: bytes) -> bool:
-    """Whether it is the index of a message type, mostly a zero, and then fields of Protocol Buffers."""
-    if payload[:1] != b"\x00":
-        return False
-    position, size = 1, len(payload)
-    while position < size:
-        tag, position = _varint(payload, position)
-        wire_type = tag & 7
-        if tag >> 3 == 0:
-            return False
-        if wire_type == 0:
-            _, position = _varint(payload, position)
-        elif wire_type == 1:
-            position += 8
-        elif wire_type == 2:
-            length, position = _varint(payload, position)
-            position += length
-        elif wire_type == 5:
-            position += 4
-        else:
-            return False
-    return position == size
+def _avro(data: bytes, payload: bytes, schema_id: int, schema: StoredSchema) -> Payload:
+    try:
+        value = msgspec.json.encode(schema.decode(payload))
+    except (MalformedAvro, ValueError, RecursionError) as error:
+        return _hex(data, schema_id, f"it cannot be read as Avro with schema {schema_id}: {error}")
+    return Payload(encoding="avro", data=msgspec.Raw(value), size=len(data), schema_id=schema_id)
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """Value and position behind it, which is beyond the end if the data is cut off."""
-    value = shift = 0
-    while position < len(data) and shift < 70:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    return value, len(data) + 1
+def _hex(data: bytes, schema_id: int, note: str) -> Payload:
+    return Payload(encoding="hex", data=data.hex(), size=len(data), schema_id=schema_id, note=note)
 
 
 def _msgpack(data: bytes) -> Payload | None:

@@ -1,10 +1,12 @@
 """Errors as HTTP answers: problem details (RFC 9457), and the one table from domain errors to them."""
 
 from http import HTTPStatus
+from shlex import quote
 from typing import Any
 
 import msgspec
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import (
     AccessRefused,
     BadRequest,
@@ -85,9 +87,21 @@ class Problem(Exception):
         )
 
 
-def refused(operation: str, kind: str, name: str) -> Problem:
+_VERBS = {
+    Operation.DESCRIBE_CONFIGS: "see the settings of",
+    Operation.ALTER_CONFIGS: "change the settings of",
+}
+"""Of operations whose names are no verbs."""
+
+
+def refused(operation: Operation, kind: Kind, name: str) -> Problem:
+    """`YOU` in the command is for the name of the user, as in the sentences of Kafka's clients."""
+    is_cluster = kind is Kind.CLUSTER
+    thing, resource = (
+        ("the broker", "cluster") if is_cluster else (f"{kind} {name!r}", f"{kind} {quote(name)}")
+    )
     return Problem(
         403,
-        f"you may not {operation} {kind} {name!r}; ask an administrator for the permission "
-        f"{operation!r} on this {kind}",
+        f"you may not {_VERBS.get(operation, operation)} {thing}; ask an administrator for "
+        f"'posthouse acl allow YOU {operation} {resource}'",
     )

@@ -9,13 +9,17 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_prefixes
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.problems import refused
+from posthouse.protocols.admin.problems import Problem
 
 
 def reachable_namespace(context: CallContext, name: str) -> Namespace:
     """Raises Problem 403 and UnknownNamespace."""
     if not _reaches(context, name):
-        raise refused(Operation.DESCRIBE, "namespace", name)
+        raise Problem(
+            403,
+            f"you may not see namespace {name!r}; ask an administrator for a permission on a queue or "
+            "exchange in it",
+        )
     return context.broker.namespaces.get(name)
 
 

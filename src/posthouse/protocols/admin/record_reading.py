@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeVar
 
 from posthouse.model.errors import BadRequest
 from posthouse.model.topics import Topic
+from posthouse.protocols.admin.payloads import KnownSchemas
 from posthouse.protocols.admin.record_views import RecordView, ShownRecord, shown_record
 from posthouse.protocols.admin.turns import in_turns
 from posthouse.records.batch import BatchHeader, iter_headers
@@ -54,6 +55,8 @@ class WantedRecords:
     """Longer keys, values and headers are cut."""
     stable_only: bool
     """Neither aborted transactions nor what lies behind an open one."""
+    schemas: KnownSchemas
+    """Of payloads that need one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +166,7 @@ class RecordScan:
                     result.next = RecordPosition(partition=partition, offset=0)
                 return
             batches, upper = await self._batches(partition, max(start, upper - step), upper, result)
-            await _on_a_thread(partial(_add_newest, batches, partition, start, wanted, result))
+            await on_a_thread(partial(_add_newest, batches, partition, start, wanted, result))
             bytes_of_one = max((result.scanned_bytes - before) // (end - upper), 1)
             step = min(max((wanted.max_bytes - result.scanned_bytes) // bytes_of_one, 1), most)
             most *= 4
@@ -200,7 +203,7 @@ class RecordScan:
         found.scanned_bytes += len(read.data)
         end = max(header.next_offset for _, header in iter_headers(read.data))
         batches = _visible(read)
-        stopped = await _on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
+        stopped = await on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
         return end if stopped is None else stopped
 
     async def _slice(self, partition: int, offset: int, most: int) -> Slice:
@@ -224,7 +227,8 @@ def _age(record: ShownRecord) -> tuple[int, int, int]:
     return record.view.timestamp, record.view.partition, record.view.offset
 
 
-async def _on_a_thread(work: Callable[[], T]) -> T:
+async def on_a_thread(work: Callable[[], T]) -> T:
+    """Where records are decoded."""
     return await asyncio.get_running_loop().run_in_executor(_DECODERS, work)
 
 
@@ -236,7 +240,7 @@ def _add_oldest(
         for record in _records(batch, found):
             if record.offset < start or (wanted.key is not None and record.key != wanted.key):
                 continue
-            found.add(shown_record(partition, record, wanted.value_bytes))
+            found.add(shown_record(partition, record, wanted.value_bytes, wanted.schemas))
             if found.is_full(wanted):
                 return record.offset + 1
         if found.scanned_bytes >= wanted.max_bytes:
@@ -254,7 +258,7 @@ def _add_newest(
             maxlen=wanted.limit - len(found.shown),
         )
         while last and not found.is_full(wanted):
-            found.add(shown_record(partition, last.pop(), wanted.value_bytes))
+            found.add(shown_record(partition, last.pop(), wanted.value_bytes, wanted.schemas))
         if found.is_enough(wanted):
             return
 

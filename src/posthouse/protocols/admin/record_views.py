@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from posthouse.protocols.admin.payloads import Payload, shown
+from posthouse.protocols.admin.payloads import KnownSchemas, Payload, shown
 from posthouse.records.record import Headers, Record
 
 LARGEST_VIEW: Final = 4 * 1024 * 1024
@@ -38,24 +38,24 @@ class ShownRecord:
     """Bytes of JSON."""
 
 
-def shown_record(partition: int, record: Record, limit: int) -> ShownRecord:
+def shown_record(partition: int, record: Record, limit: int, schemas: KnownSchemas) -> ShownRecord:
     """Keys, values and headers of more than `limit` bytes are cut."""
-    view = _view(partition, record, record.headers, limit)
+    view = _view(partition, record, record.headers, limit, schemas)
     size = len(msgspec.json.encode(view))
     if size > LARGEST_VIEW:
         few = tuple((name[:_CUT_NAME], value) for name, value in record.headers[:_MOST_CUT_HEADERS])
-        view = _view(partition, record, few, min(limit, _CUT_BYTES))
+        view = _view(partition, record, few, min(limit, _CUT_BYTES), schemas)
         size = len(msgspec.json.encode(view))
     return ShownRecord(view=view, size=size)
 
 
-def _view(partition: int, record: Record, headers: Headers, limit: int) -> RecordView:
+def _view(partition: int, record: Record, headers: Headers, limit: int, schemas: KnownSchemas) -> RecordView:
     return RecordView(
         partition=partition,
         offset=record.offset,
         timestamp=record.timestamp,
-        key=shown(record.key, limit),
-        value=shown(record.value, limit),
+        key=shown(record.key, limit, schemas),
+        value=shown(record.value, limit, schemas),
         headers=[HeaderView(name=name, value=shown(value, limit)) for name, value in headers],
         more_headers=len(record.headers) - len(headers),
     )

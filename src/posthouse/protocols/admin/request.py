@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from posthouse.protocols.admin.problems import Problem
 
+RABBITMQ: Final = "api"
+"""Paths of RabbitMQ's management API begin with it."""
 _MOST_PARAMETERS = 100
 
 

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
 
 Parameters: TypeAlias = Mapping[str, str]
@@ -14,8 +14,6 @@ _Found: TypeAlias = "tuple[_Node, tuple[str, ...]] | None"
 Handler: TypeAlias = Callable[[CallContext, HttpRequest, Parameters], Awaitable[Response]]
 
 MOST_BODY: Final = 256 * 1024
-_OF_RABBITMQ: Final = "api"
-"""Paths that begin like this may end with a slash, as with RabbitMQ; Flower writes one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +57,8 @@ class PathRouter:
 
     def find(self, method: str, segments: Sequence[str]) -> tuple[Route, Parameters]:
         """Raises Problem: 404 for an unknown path, 405 for a method that it does not have."""
-        if len(segments) > 1 and segments[0] == _OF_RABBITMQ and not segments[-1]:
-            segments = segments[:-1]
+        if len(segments) > 1 and segments[0] == RABBITMQ and not segments[-1]:
+            segments = segments[:-1]  # as with RabbitMQ; Flower writes a slash at the end
         found = _find(self._root, segments, ())
         if found is None:
             raise Problem(404, f"there is nothing at /{'/'.join(segments)[:200]}; see /v1/openapi.json")

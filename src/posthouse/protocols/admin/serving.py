@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from posthouse.listener_settings import ADMIN
-from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.context import CallContext, Kept
+from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
@@ -11,15 +12,17 @@ from posthouse.protocols.admin.handlers.metrics import metrics_route
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
+from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.front_end import Backend
 
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
-    rates = Rates(backend.broker.namespaces)
-    sees_all = backend.broker.access.guard(None, "", ADMIN.name)
+    broker = backend.broker
+    kept = Kept(rates=Rates(broker.namespaces), schemas=Schemas(), traffic=TrafficTotals(broker))
+    sees_all = broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
-        return sources(CallContext(backend=backend, guard=sees_all, peer="", rates=rates, events=hub))
+        return sources(CallContext(backend=backend, guard=sees_all, peer="", kept=kept, events=hub))
 
     router = PathRouter((*ROUTES, metrics_route(backend)))
-    return RequestDispatcher(backend, router, rates, EventHub(event_sources))
+    return RequestDispatcher(backend, router, kept, EventHub(event_sources))

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from posthouse.broker.queues.message import Message, MessageSource
-from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.queues.wave import Wave
+from posthouse.broker.queues.publishing import Publishing, Wave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.answers import Answers
 from posthouse.protocols.amqp.codec import encode
@@ -183,7 +182,7 @@ class Confirms:
             self._outbox.send(encode.ack(self._channel, last, count > 1))
 
 
-class Settlements:
+class CollectedAcks:
     """Acknowledgements of one connection, collected for each queue: most clients send them one by one."""
 
     __slots__ = ("_metrics", "acked", "raised")

@@ -1,10 +1,10 @@
-"""Where frames for the client of a session go."""
+"""The sink for frames to the client of a session."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from posthouse.protocols.outbox import Chunk
+from posthouse.protocols.flow_control import Chunk
 
 
 class Answers(Protocol):

@@ -1,4 +1,4 @@
-"""Logins as AMQP has them: which mechanisms are offered, how a failure is told, how a secret is renewed."""
+"""Logins of AMQP clients: mechanisms offered, refusals, and renewal of secrets."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.users import check_name
 from posthouse.model.errors import InvalidCredential, LoginFailed
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, not_allowed
-from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Login, LoginRefused
+from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Credentials, LoginRefused
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.noop import noop
 
@@ -46,7 +46,7 @@ class AmqpAuthenticator:
     def is_required(self) -> bool:
         return self._login.is_required
 
-    async def admit(self, login: Login) -> Guard:
+    async def admit(self, login: Credentials) -> Guard:
         """What the client may do from now on. Raises Refused, not before some time has passed."""
         if not self.is_required:
             # The user that every client tries first.

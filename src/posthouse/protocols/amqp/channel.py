@@ -1,21 +1,40 @@
-"""A channel: its consumers, its unacknowledged deliveries, and its confirm or transaction mode."""
+"""A channel: publishes and acknowledges, in confirm or transaction mode; its consumers and unacknowledged
+deliveries."""
 
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pamqp.base import Frame as Command
 
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageSource
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.model.errors import QueueBlocked, QueueFull
 from posthouse.protocols.amqp.acknowledgements import Confirms
 from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.amqp.codec.events import IMMEDIATE, MANDATORY, Publish
 from posthouse.protocols.amqp.deliveries import Deliveries, Delivery, by_queue
-from posthouse.protocols.amqp.errors import Refused, ReplyCode, speaking_of
-from posthouse.protocols.amqp.reply_to import ReplyConsumer
+from posthouse.protocols.amqp.errors import (
+    Refused,
+    ReplyCode,
+    access_refused,
+    not_found,
+    not_implemented,
+    precondition_failed,
+    speaking_of,
+)
+from posthouse.protocols.amqp.mapping.errors import PropertyError
+from posthouse.protocols.amqp.mapping.properties import Flag, user_id_of
+from posthouse.protocols.amqp.permissions import check_exchange, check_publish
+from posthouse.protocols.amqp.reply_to import PREFIX, ReplyConsumer, asks_for_reply, with_address
 from posthouse.protocols.amqp.session import Session
-from posthouse.protocols.amqp.transactions import ChannelTransaction
+from posthouse.protocols.amqp.transactions import ChannelTransaction, TransactionalPublish
 from posthouse.protocols.connection_info import ChannelInfo
+
+# Property flags that are tested for every message; most have neither.
+_HAS_REPLY_TO: Final = Flag.REPLY_TO >> 8
+_HAS_USER_ID: Final = int(Flag.USER_ID)
 
 
 class ConsumerPort(Protocol):
@@ -106,7 +125,7 @@ class Channel:
 
     def subject(self, kind: str, name: str) -> str:
         """The object as RabbitMQ names it in error texts."""
-        return f"{kind} '{name}' in vhost '{self.vhost}'"
+        return self.session.subject(kind, name)
 
     def queue_name(self, name: str) -> str:
         """The name as given, or of the queue that was declared last on this channel."""
@@ -124,6 +143,96 @@ class Channel:
     def exchange(self, name: str) -> Exchange:
         with speaking_of(self.subject("exchange", name)):
             return self.namespace.router.exchange(name)
+
+    # Publishing
+
+    def publish(self, event: Publish) -> None:
+        """Add the message to the wave that makes it durable. Synchronous.
+
+        Raises QueueBlocked, before anything has happened, where a queue blocks publishers.
+        """
+        _, _, exchange_name, key, flags, properties, body = event
+        session = self.session
+        if flags & IMMEDIATE:
+            raise not_implemented("immediate=true")
+        try:
+            exchange = self.namespace.router.by_name.get(exchange_name.decode())
+            if exchange is None:
+                raise self._unknown_exchange(exchange_name.decode())
+            if properties[0] & _HAS_REPLY_TO or properties[1] & _HAS_USER_ID:
+                properties = self.checked_properties(properties)
+            envelope = session.envelopes[exchange_name, properties]
+        except UnicodeDecodeError:
+            raise self._unknown_exchange(exchange_name.decode(errors="replace")) from None
+        except PropertyError as error:
+            raise Refused(ReplyCode(error.code), error.text) from None
+        is_reply = not exchange_name and key.startswith(PREFIX)
+        if session.is_guarded and not is_reply:
+            check_publish(session, exchange, key, envelope.more_keys)
+        if exchange.definition.internal:
+            raise access_refused(f"cannot publish to internal {self.subject('exchange', exchange.name)}")
+        mandatory = flags & MANDATORY != 0
+        unfinished = session.unfinished
+        if self.transaction is not None:
+            unfinished.metrics.untimed += 1
+            self.transaction.publish(
+                TransactionalPublish(exchange, key, body, properties, envelope, mandatory, is_reply)
+            )
+            return
+        if is_reply:
+            unfinished.metrics.untimed += 1
+            self.publish_reply(key, properties, body, mandatory=mandatory)
+            return
+        part = unfinished.part()
+        confirms = self.confirms
+        try:
+            routed = self.namespace.publish(exchange, key, body, envelope, part.wave)
+        except QueueBlocked:
+            raise
+        except QueueFull:
+            unfinished.metrics.untimed += 1
+            unfinished.metrics.errors += 1
+            if confirms is not None:
+                confirms.refused()
+            return
+        size = len(body)
+        part.size += size
+        part.count += 1
+        unfinished.size += size
+        if mandatory and not routed:
+            self.return_unroutable(exchange_name, key, properties, body)
+        if confirms is not None:
+            confirms.joined(part)
+
+    def _unknown_exchange(self, name: str) -> Refused:
+        """Only clients with permission to write to the exchange learn that it does not exist."""
+        check_exchange(self.session, Operation.WRITE, name)
+        return not_found(self.subject("exchange", name))
+
+    def checked_properties(self, properties: bytes) -> bytes:
+        """Check user-id, and replace the pseudo queue in reply-to by the address of the channel."""
+        user = user_id_of(properties)
+        own = self.session.user
+        if user is not None and user != own.encode():
+            shown = user.decode(errors="replace")
+            raise precondition_failed(f"user_id property set to '{shown}' but authenticated user was '{own}'")
+        return with_address(properties, self.reply_consumer) if asks_for_reply(properties) else properties
+
+    def return_unroutable(self, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:
+        """Send basic.return: the message is mandatory, and no queue takes it."""
+        code = ReplyCode.NO_ROUTE
+        frame_max = self.session.frame_max
+        self.outbox.send(
+            encode.returned(self.number, code, code.name, exchange, key, properties, body, frame_max)
+        )
+
+    def publish_reply(self, key: bytes, properties: bytes, body: bytes, *, mandatory: bool) -> None:
+        """Deliver a direct reply to the channel that waits for it. Nothing is stored."""
+        consumer = self.session.reply_tos.find(key, self.session.vhost)
+        if (consumer is None or not consumer.deliver(key, properties, body)) and mandatory:
+            self.return_unroutable(b"", key, properties, body)
+        if self.confirms is not None:
+            self.confirms.taken()
 
     # Deliveries
 
@@ -158,7 +267,7 @@ class Channel:
         # One by one is how most clients do it: no list, no calls.
         _, message, consumer = deliveries.held.pop(tag)
         queue = message.queue
-        acked = self.session.settlements.acked
+        acked = self.session.acks.acked
         waiting = acked.get(queue)
         if waiting is None:
             acked[queue] = [message]
@@ -170,13 +279,13 @@ class Channel:
             consumer.unacked -= 1
             if self.is_exhausted:
                 self.raise_credit()
-            self.session.settlements.raised[queue] = None
+            self.session.acks.raised[queue] = None
 
     def _ack_several(self, taken: list[Delivery]) -> None:
         if self.transaction is not None:
             self.transaction.ack(taken)
             return
-        acked = self.session.settlements.acked
+        acked = self.session.acks.acked
         for queue, messages in by_queue(taken).items():
             acked.setdefault(queue, []).extend(messages)
         self.freed(taken)
@@ -209,7 +318,7 @@ class Channel:
     def raise_credit(self) -> None:
         """Tell the queues of all consumers that there may be credit again."""
         self.is_exhausted = False
-        raised = self.session.settlements.raised
+        raised = self.session.acks.raised
         for consumer in self.consumers.values():
             raised[consumer.queue] = None
 
@@ -230,7 +339,7 @@ class Channel:
     # Its end
 
     def cancel(self, tag: str) -> None:
-        """Nothing happens where there is no such consumer."""
+        """Cancel the consumer; a no-op if there is none."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.cancel()

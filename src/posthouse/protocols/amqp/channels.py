@@ -32,10 +32,10 @@ class Channels:
             return self._closing(channel, method)
         handler = HANDLERS.get(type(method))
         if handler is not None:
-            self._session.settlements.flush()
+            self._session.acks.flush()
             return handler(channel, method)
         if isinstance(method, Methods.Close):
-            self._session.settlements.flush()
+            self._session.acks.flush()
             channel.close()
             del self.by_number[number]
             return channel.after_effects(encode.method(number, Methods.CloseOk()))
@@ -71,7 +71,7 @@ class Channels:
         if channel is None:
             return False
         if not channel.is_closed:
-            self._session.settlements.flush()
+            self._session.acks.flush()
             channel.close()
             self._decoder.discard(number)
             close = Methods.Close(refusal.code, refusal.text, index >> 16, index & 0xFFFF)
@@ -86,10 +86,10 @@ class Channels:
         """The client reads again what it is sent."""
         for channel in self.by_number.values():
             channel.raise_credit()
-        self._session.settlements.flush()
+        self._session.acks.flush()
 
     def close_all(self) -> None:
-        self._session.settlements.flush()
+        self._session.acks.flush()
         for channel in self.by_number.values():
             channel.close()
         self.by_number.clear()

@@ -92,7 +92,7 @@ class _Stage(Enum):
 
 
 class AmqpConnection(asyncio.Protocol):
-    """Also the host of its conversation: see `conversation.Host`."""
+    """Also the host of its conversation: see `host.ConversationHost`."""
 
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
@@ -239,7 +239,7 @@ class AmqpConnection(asyncio.Protocol):
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
 
-    # Coming
+    # Opening
 
     def greeted(self, header: bytes) -> None:
         if header in PROTOCOLS:
@@ -269,7 +269,7 @@ class AmqpConnection(asyncio.Protocol):
         self._cancel_timer()
         self._listener.prove(self)
 
-    # Going
+    # Closing
 
     def close_asked_for(self) -> None:
         """Send close-ok when channels are closed and exclusive queues deleted, as RabbitMQ does."""

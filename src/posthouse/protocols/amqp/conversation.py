@@ -16,8 +16,8 @@ from pamqp.commands import Connection as Methods
 
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.errors import PosthouseError, QueueBlocked, StorageFull
-from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
-from posthouse.protocols.amqp.blocking import Blocking, Reason
+from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
+from posthouse.protocols.amqp.blocking import Blocking, BlockReason
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.channels import Channels
 from posthouse.protocols.amqp.codec import encode
@@ -34,11 +34,10 @@ from posthouse.protocols.amqp.errors import (
     refused_frame,
     translated,
 )
-from posthouse.protocols.amqp.host import LOST_HOST, Host
-from posthouse.protocols.amqp.negotiation import Login, State
+from posthouse.protocols.amqp.host import LOST_HOST, ConversationHost
+from posthouse.protocols.amqp.negotiation import Credentials, State
 from posthouse.protocols.amqp.opening import Opening
 from posthouse.protocols.amqp.others_turns import TURN_BYTES, OthersTurns
-from posthouse.protocols.amqp.publishes import publish
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -51,7 +50,7 @@ log = logging.getLogger(__name__)
 
 FAULT: Final = -1
 Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
-"""A frame that could not be decoded, behind all that could."""
+"""A frame that could not be decoded; it follows the events that could."""
 Asked: TypeAlias = Event | Fault
 
 
@@ -59,7 +58,7 @@ class Conversation:
     def __init__(
         self,
         shared: Shared,
-        host: Host,
+        host: ConversationHost,
         identity: PeerIdentity,
         loop: asyncio.AbstractEventLoop,
         flow: FlowControl,
@@ -83,7 +82,7 @@ class Conversation:
         self.waiting: deque[Asked] = deque()
         self.is_over = False
         """No more requests are executed. Those that were begun are finished."""
-        self._settlements = Settlements(shared.methods.ack)
+        self._acks = CollectedAcks(shared.methods.ack)
         self._channels: Channels | None = None
         self._by_number: dict[int, Channel] = {}
         self._task: asyncio.Task[None] | None = None
@@ -128,7 +127,7 @@ class Conversation:
             self.throttle.written(size)
 
     def _work(self, asked: Iterable[Asked]) -> None:
-        """One after the other, until one has to wait: then the rest waits, too."""
+        """Execute the requests in order, until one has to wait: then the rest waits, too."""
         line = iter(asked)
         channels = self._by_number
         event: Any
@@ -142,7 +141,7 @@ class Conversation:
                     if channel is None or channel.is_closed:
                         self._without_channel(number)
                     else:
-                        publish(channel, event)
+                        channel.publish(event)
                 elif kind == ACK:
                     index = BASIC_ACK
                     channel = channels.get(number)
@@ -173,7 +172,7 @@ class Conversation:
                 self._refuse(number, error, index)
             if self._is_held:
                 self.waiting.extend(line)
-        self._settlements.flush()
+        self._acks.flush()
 
     def _without_channel(self, number: int) -> None:
         """The channel was closed after the client sent this, or was never opened."""
@@ -282,7 +281,7 @@ class Conversation:
         else:
             self._negotiate(method)
 
-    async def _log_in(self, login: Login) -> bytes | None:
+    async def _log_in(self, login: Credentials) -> bytes | None:
         answer = await self._opening.log_in(login)
         if self.is_over:
             return None
@@ -292,7 +291,7 @@ class Conversation:
     def _negotiate(self, method: Command) -> None:
         begun = perf_counter()
         answer = self.negotiation.take(method)
-        if isinstance(answer, Login):
+        if isinstance(answer, Credentials):
             self._hold(0, self._log_in(answer), method.index)
             return
         if isinstance(method, Methods.TuneOk):
@@ -304,7 +303,7 @@ class Conversation:
         self._measure(method.index, begun)
 
     def _open(self) -> None:
-        self.session = self._opening.session(self._outbox, self.unfinished, self._settlements, self.throttle)
+        self.session = self._opening.session(self._outbox, self.unfinished, self._acks, self.throttle)
         self.blocking.tells = self.session.can("connection.blocked")
         channel_max = self.negotiation.channel_max
         self._channels = Channels(self.session, self._decoder, channel_max, self._by_number)
@@ -315,28 +314,30 @@ class Conversation:
     def _wait_for_room(self, blocked: QueueBlocked) -> None:
         """The publish that was blocked is the first in line, and is executed again."""
         self._is_held = True
-        self.blocking.add(Reason.QUEUE)
+        self.blocking.add(BlockReason.QUEUE)
         queue = blocked.queue
         assert isinstance(queue, Queue)
         queue.room.wait(self._room_made)
 
     def _room_made(self) -> None:
-        """In the next turn: the caller is still settling messages."""
-        self._loop.call_soon(self._unblock, Reason.QUEUE)
+        """Execute the blocked publish in the next turn: the caller is still settling messages."""
+        self._loop.call_soon(self._unblock, BlockReason.QUEUE)
 
     @property
     def channels(self) -> Iterable[Channel]:
-        """Those that are open."""
+        """The open channels."""
         return [channel for channel in self._by_number.values() if not channel.is_closed]
 
     def _wave_ended(self, error: PosthouseError | None) -> None:
         if isinstance(error, StorageFull) and not self.is_over:
             self._is_held = True
-            self.blocking.add(Reason.STORAGE)
-            self._loop.call_later(self._shared.limits.storage_retry_seconds, self._unblock, Reason.STORAGE)
+            self.blocking.add(BlockReason.STORAGE)
+            self._loop.call_later(
+                self._shared.limits.storage_retry_seconds, self._unblock, BlockReason.STORAGE
+            )
         self._host.regulate()
 
-    def _unblock(self, reason: Reason) -> None:
+    def _unblock(self, reason: BlockReason) -> None:
         self.blocking.remove(reason)
         self._go_on()
 

@@ -1,4 +1,4 @@
-"""Declarations as definitions of the broker, and whether they are those of what is there already."""
+"""Declarations of clients as definitions of the broker, and the checks of both."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,7 +24,7 @@ from posthouse.protocols.amqp.errors import Refused, command_invalid, preconditi
 DELAYED: Final = "x-delayed-message"
 _DELAYED_KIND: Final = "x-delayed-type"
 _REPLICATED: Final = (QUORUM, STREAM)
-"""What RabbitMQ's clusters keep several copies of."""
+"""Types of queues that RabbitMQ replicates."""
 _ALTERNATE: Final = "alternate-exchange"
 
 _CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": OverflowPolicy, "max_age_ms": age_ms}
@@ -39,7 +39,7 @@ def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDe
     for argument, value in arguments.items():
         known = QUEUE_ARGUMENTS.get(argument)
         if known is not None and known.field is not None:
-            fields[known.field] = _CONVERTED.get(known.field, _as_it_is)(value)
+            fields[known.field] = _CONVERTED.get(known.field, _without_width)(value)
     return QueueDefinition(
         name=name,
         durable=bool(declare.durable) and not declare.exclusive,
@@ -51,8 +51,9 @@ def queue_definition(declare: Queue.Declare, name: str, subject: str) -> QueueDe
     )
 
 
-def _as_it_is(value: object) -> object:
-    return value
+def _without_width(value: object) -> object:
+    """Only the arguments themselves remember how wide a number was sent."""
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def check_may_be_unnamed(declare: Queue.Declare) -> None:

@@ -14,10 +14,11 @@ from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue as LeasingQueue
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.exchange import Exchange as RoutedExchange
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, QueueFull, UnknownExchange
-from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.answers import NoAnswers
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.errors import (
@@ -32,7 +33,6 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
-from posthouse.protocols.amqp.publishes import with_own
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
@@ -64,7 +64,7 @@ class AmqpDirectChannels:
             limits=shared.limits,
             outbox=NoAnswers(),
             unfinished=Unfinished(shared.publishing, shared.methods.publish, lambda error: None),
-            settlements=Settlements(shared.methods.ack),
+            acks=CollectedAcks(shared.methods.ack),
             delivered=shared.methods.deliver,
             throttle=Throttle(
                 shared.access.quotas,
@@ -135,12 +135,12 @@ class AmqpDirectChannel:
         channel, namespace = self._channel, self._channel.namespace
         with _refusals():
             to = self._exchange(exchange)
-            encoded = with_own(channel, properties_from_json(properties))
+            encoded = channel.checked_properties(properties_from_json(properties))
             envelope = self._shared.envelopes[exchange.encode(), encoded]
-            check_publish(channel, to, key.encode(), envelope.more_keys)
+            check_publish(channel.session, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")
-            wave = self._shared.publishing.transaction()
+            wave = TransactionWave(self._shared.publishing)
             try:
                 routed = namespace.publish(to, key.encode(), body, envelope, wave, waits=False)
             except QueueFull:
@@ -155,7 +155,7 @@ class AmqpDirectChannel:
     async def get(self, queue: str, most: int, most_bytes: int, after: After) -> Sequence[GotMessage]:
         channel = self._channel
         with _refusals():
-            check_queue(channel, Operation.READ, queue)
+            check_queue(channel.session, Operation.READ, queue)
             found = channel.queue(queue)
             if not isinstance(found, LeasingQueue):
                 raise not_supported("basic.get", channel.subject("queue", queue))
@@ -182,7 +182,7 @@ class AmqpDirectChannel:
         try:
             return self._channel.namespace.exchange(name)
         except UnknownExchange:
-            check_exchange(self._channel, Operation.WRITE, name)
+            check_exchange(self._channel.session, Operation.WRITE, name)
             raise not_found(self._channel.subject("exchange", name)) from None
 
     def _got(self, message: Message, left: int) -> GotMessage:

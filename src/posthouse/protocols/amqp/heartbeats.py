@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Callable
 
 from posthouse.protocols.amqp.codec import encode
+from posthouse.protocols.flow_control import Outbox
 from posthouse.protocols.noop import noop
-from posthouse.protocols.outbox import Outbox
 
 
 class Heartbeats:

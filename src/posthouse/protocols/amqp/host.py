@@ -7,7 +7,7 @@ from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.noop import noop
 
 
-class Host(Protocol):
+class ConversationHost(Protocol):
     def greeted(self, header: bytes) -> None: ...
 
     def logged_in(self) -> None: ...
@@ -35,4 +35,4 @@ class _LostHost:
         return noop
 
 
-LOST_HOST: Final = cast("Host", _LostHost())
+LOST_HOST: Final = cast("ConversationHost", _LostHost())

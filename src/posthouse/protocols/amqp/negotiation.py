@@ -41,7 +41,7 @@ EXTERNAL: Final = "EXTERNAL"
 
 
 class State(StrEnum):
-    """How far it is. The names are those that RabbitMQ uses in its messages."""
+    """The state of the handshake. The names are those that RabbitMQ uses in its messages."""
 
     WAITING = "waiting"
     """For the protocol header."""
@@ -67,8 +67,8 @@ class LoginRefused(Refused):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Login:
-    """Who a client says it is. Has no repr that could end up in a log."""
+class Credentials:
+    """Unverified credentials of a client. Has no repr that could end up in a log."""
 
     mechanism: str
     user: str = ""
@@ -84,7 +84,7 @@ class Negotiation:
         self.user = ""
         self.vhost = ""
         self.connection_name = ""
-        """What the client calls itself."""
+        """The name that the client gives to its connection."""
         self.client_properties: Mapping[str, object] = {}
         """What the client tells of its software."""
         self.mechanism = ""
@@ -104,14 +104,14 @@ class Negotiation:
         properties: Any = dict(SERVER_PROPERTIES)
         return Connection.Start(0, 9, properties, " ".join(self.mechanisms), "en_US")
 
-    def take(self, method: Command) -> Command | Login | None:
-        """The answer, None where the client goes on by itself, or a login that has to be looked at."""
+    def take(self, method: Command) -> Command | Credentials | None:
+        """The answer; None if the client sends the next method without one; or credentials to be checked."""
         step = _STEPS.get((self.state, type(method)))
         if step is None:
             raise channel_error(f"unexpected method in connection state {self.state}")
         return step(self, method)
 
-    def _start_ok(self, method: Connection.StartOk) -> Login:
+    def _start_ok(self, method: Connection.StartOk) -> Credentials:
         properties: Mapping[str, object] = method.client_properties or {}
         self.client_properties = properties
         self.mechanism = method.mechanism
@@ -127,7 +127,7 @@ class Negotiation:
         return login
 
     def logged_in(self, user: str) -> Command:
-        """It is true: the next step is ours."""
+        """The credentials are valid: the answer is connection.tune."""
         self.user = user
         self.state = State.TUNING
         limits = self._limits
@@ -147,7 +147,9 @@ class Negotiation:
         return Connection.OpenOk()
 
 
-_STEPS: Final[dict[tuple[State, type[Command]], Callable[[Negotiation, Any], Command | Login | None]]] = {
+_STEPS: Final[
+    dict[tuple[State, type[Command]], Callable[[Negotiation, Any], Command | Credentials | None]]
+] = {
     (State.STARTING, Connection.StartOk): Negotiation._start_ok,
     (State.TUNING, Connection.TuneOk): Negotiation._tune_ok,
     (State.OPENING, Connection.Open): Negotiation._open,
@@ -162,29 +164,29 @@ def _check_limit(name: str, asked: int, least: int, most: int) -> None:
         raise not_allowed(f"negotiated {name} = {asked} is higher than the maximum allowed value ({most})")
 
 
-def _plain(response: bytes) -> Login:
+def _plain(response: bytes) -> Credentials:
     said = parse_plain(response)
     if said is None:
         raise Refused(ReplyCode.SYNTAX_ERROR, "a PLAIN response that cannot be read")
-    return Login(PLAIN, said.user.decode(errors="replace"), said.password.decode(errors="replace"))
+    return Credentials(PLAIN, said.user.decode(errors="replace"), said.password.decode(errors="replace"))
 
 
-def _amqplain(response: bytes) -> Login:
+def _amqplain(response: bytes) -> Credentials:
     """A table without its length."""
     try:
         table, _ = decode_table(len(response).to_bytes(4) + response)
         user, password = table["LOGIN"], table["PASSWORD"]
     except (MalformedTable, KeyError):
         raise Refused(ReplyCode.SYNTAX_ERROR, "an AMQPLAIN response that cannot be read") from None
-    return Login(AMQPLAIN, str(user), str(password))
+    return Credentials(AMQPLAIN, str(user), str(password))
 
 
-def _external(response: bytes) -> Login:
-    """The connection has shown already who it is."""
-    return Login(EXTERNAL)
+def _external(response: bytes) -> Credentials:
+    """EXTERNAL: the certificate of the connection names the user."""
+    return Credentials(EXTERNAL)
 
 
-_MECHANISM: Final[Mapping[str, Callable[[bytes], Login]]] = {
+_MECHANISM: Final[Mapping[str, Callable[[bytes], Credentials]]] = {
     PLAIN: _plain,
     AMQPLAIN: _amqplain,
     EXTERNAL: _external,

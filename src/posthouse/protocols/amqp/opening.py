@@ -6,17 +6,17 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.errors import Refused, speaking_of
-from posthouse.protocols.amqp.negotiation import Login, Negotiation, State
+from posthouse.protocols.amqp.negotiation import Credentials, Negotiation, State
 from posthouse.protocols.amqp.permissions import check_vhost
 from posthouse.protocols.amqp.session import Session
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.authenticator import PeerIdentity
-from posthouse.protocols.outbox import Outbox
+from posthouse.protocols.flow_control import Outbox
 
 
 class Opening:
@@ -34,7 +34,7 @@ class Opening:
     def is_logging_in(self) -> bool:
         return self.negotiation.state is State.SECURING
 
-    async def log_in(self, login: Login) -> Command:
+    async def log_in(self, login: Credentials) -> Command:
         """The answer to a login that succeeded. Raises LoginRefused."""
         guard = self._guard = await self._authenticator.admit(login)
         return self.negotiation.logged_in(
@@ -49,7 +49,7 @@ class Opening:
         return encode.method(0, Methods.UpdateSecretOk())
 
     def session(
-        self, outbox: Outbox, unfinished: Unfinished, settlements: Settlements, throttle: Throttle
+        self, outbox: Outbox, unfinished: Unfinished, acks: CollectedAcks, throttle: Throttle
     ) -> Session:
         negotiation, shared = self.negotiation, self._shared
         with speaking_of(negotiation.vhost):
@@ -67,7 +67,7 @@ class Opening:
             limits=shared.limits,
             outbox=outbox,
             unfinished=unfinished,
-            settlements=settlements,
+            acks=acks,
             throttle=throttle,
             envelopes=shared.envelopes,
             shown=shared.shown(namespace),

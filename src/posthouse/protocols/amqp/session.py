@@ -6,7 +6,7 @@ from typing import Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.queues.namespace import Namespace
-from posthouse.protocols.amqp.acknowledgements import Settlements, Unfinished
+from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.answers import Answers
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
@@ -17,7 +17,7 @@ from posthouse.protocols.amqp.throttle import Throttle
 from posthouse.protocols.request_metrics import ApiMetrics
 
 
-class Closable(Protocol):
+class NoticeChannel(Protocol):
     """The channel that a notice is for."""
 
     @property
@@ -41,7 +41,7 @@ class Session:
     limits: AmqpLimits
     outbox: Answers
     unfinished: Unfinished
-    settlements: Settlements
+    acks: CollectedAcks
     throttle: Throttle
     envelopes: EnvelopeCache
     shown: DeliveryCache
@@ -54,11 +54,15 @@ class Session:
     """Exclusive queues that may be declared before the existing ones are counted again."""
     is_answering: bool = False
     """Whether the client waits for the answer to a method."""
-    _notices: list[tuple[Closable, bytes]] = field(default_factory=list, init=False)
+    _notices: list[tuple[NoticeChannel, bytes]] = field(default_factory=list, init=False)
 
     @property
     def vhost(self) -> str:
         return self.namespace.name
+
+    def subject(self, kind: str, name: str) -> str:
+        """The object as RabbitMQ names it in error texts."""
+        return f"{kind} '{name}' in vhost '{self.vhost}'"
 
     async def settled(self, queue: str | None = None) -> None:
         """Wait for the publishes of this connection and for effects under way, so that the client sees them.
@@ -71,7 +75,7 @@ class Session:
     def can(self, capability: str) -> bool:
         return self.capabilities.get(capability) is True
 
-    def notify(self, channel: Closable, frame: bytes) -> None:
+    def notify(self, channel: NoticeChannel, frame: bytes) -> None:
         """Send a frame that the client did not ask for, after the answer that it waits for.
 
         A client that deletes a queue reads queue.delete-ok first, and then basic.cancel for its consumers:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.dynamic_settings import MOST_CONNECTIONS, MOST_PER_ADDRESS, Scope
+from posthouse.broker.dynamic_settings import MOST_CONNECTIONS, MOST_PER_ADDRESS, SettingScope
 from posthouse.broker.groups.config import GROUP_CONFIG_KEYS, default_config
 from posthouse.model.topic_config import CONFIG_KEYS, TopicConfig
 from posthouse.protocols.kafka.config_resources import ConfigEntry, ConfigSource, ConfigType, Synonym
@@ -117,20 +117,22 @@ def describe_broker(broker: Broker, node: Node) -> list[ConfigEntry]:
 
 def describe_cluster_defaults(broker: Broker) -> list[ConfigEntry]:
     """The cluster-wide dynamic settings."""
-    own = broker.dynamic_settings.get(Scope.CLUSTER)
-    return [_dynamic_entry(broker, name, Scope.CLUSTER) for name, key in DYNAMIC.items() if key.name in own]
+    own = broker.dynamic_settings.get(SettingScope.CLUSTER)
+    return [
+        _dynamic_entry(broker, name, SettingScope.CLUSTER) for name, key in DYNAMIC.items() if key.name in own
+    ]
 
 
-def _dynamic_entry(broker: Broker, name: str, scope: Scope = Scope.NODE) -> ConfigEntry:
+def _dynamic_entry(broker: Broker, name: str, scope: SettingScope = SettingScope.NODE) -> ConfigEntry:
     dynamic, key = broker.dynamic_settings, DYNAMIC[name]
     start = dynamic.started_with(key.name)
     source = ConfigSource.DEFAULT if start == _STANDARD[name] else ConfigSource.BROKER
     synonyms = [Synonym(name=name, value=_shown(name, start), source=source)]
     for where, called in (
-        (Scope.CLUSTER, ConfigSource.DYNAMIC_DEFAULT_BROKER),
-        (Scope.NODE, ConfigSource.DYNAMIC_BROKER),
+        (SettingScope.CLUSTER, ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        (SettingScope.NODE, ConfigSource.DYNAMIC_BROKER),
     ):
-        if key.name in dynamic.get(where) and (where is scope or scope is Scope.NODE):
+        if key.name in dynamic.get(where) and (where is scope or scope is SettingScope.NODE):
             own = _shown(name, dynamic.get(where)[key.name])
             synonyms.insert(0, Synonym(name=name, value=own, source=called))
     return ConfigEntry(

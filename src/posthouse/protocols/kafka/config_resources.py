@@ -20,6 +20,15 @@ class ResourceType(IntEnum):
 RESOURCE_TYPES = frozenset(map(int, ResourceType))
 
 
+class ConfigOperation(IntEnum):
+    """What happens to one setting; lists can be appended to and subtracted from."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
 class ConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2

@@ -1,38 +1,62 @@
-"""Changes to settings of groups, the broker and metrics subscriptions."""
+"""Changes to settings of topics, groups, the broker and metrics subscriptions."""
 
 from collections.abc import Callable, Mapping, Sequence
 
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.access.operations import Operation
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.telemetry.subscriptions import SUBSCRIPTION_KEYS, MetricsSubscriptions
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.ids import GroupId
+from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.broker_configs import DYNAMIC, kept_dynamic, shown_dynamic
 from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import AlterableConfig
 from posthouse.protocols.kafka.config_resources import (
     ConfigEntry,
+    ConfigOperation,
     ConfigSource,
     ConfigType,
     ResourceType,
     Synonym,
+    check_alterable,
     check_broker_name,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context
+from posthouse.protocols.kafka.permissions import require_on_configured
 
 _POLICY = "log.cleanup.policy"
 OWN_LISTS = frozenset({"match", "metrics", _POLICY})
 """Settings that are lists: clients can append and subtract elements."""
 
-_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
-
 Change = Callable[[Mapping[str, str]], Mapping[str, str]]
 """From the current overrides of a resource to all new ones."""
 
 
-async def change_own(
+async def alter_resource(
+    context: Context,
+    resource_type: int,
+    name: str,
+    keys: Sequence[str],
+    *,
+    own: Change,
+    of_topic: Callable[[Topic], dict[str, str]],
+    validate_only: bool,
+) -> None:
+    """Change settings, the named `keys`, of one resource: a topic by `of_topic`, any other by `own`.
+
+    Raises PosthouseError or Refused.
+    """
+    require_on_configured(context, Operation.ALTER_CONFIGS, resource_type, name)
+    check_alterable(resource_type, keys)
+    if resource_type == ResourceType.TOPIC:
+        await context.broker.configure_topic(name, of_topic, validate_only=validate_only)
+    else:
+        await _change_own(context, resource_type, name, own, validate_only=validate_only)
+
+
+async def _change_own(
     context: Context, resource_type: int, name: str, change: Change, *, validate_only: bool
 ) -> None:
-    """Raises PosthouseError or Refused."""
     if resource_type == ResourceType.GROUP:
         if not name:
             raise Refused(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
@@ -56,7 +80,7 @@ async def _change_broker(context: Context, name: str, change: Change, *, validat
             del wanted[_POLICY]
         return kept_dynamic(wanted)
 
-    scope = Scope.NODE if name else Scope.CLUSTER
+    scope = SettingScope.NODE if name else SettingScope.CLUSTER
     try:
         await dynamic.change(scope, changed, validate_only=validate_only)
     except InvalidConfig as error:
@@ -68,13 +92,13 @@ def changed_own(configs: Sequence[AlterableConfig], overrides: Mapping[str, str]
     changed = dict(overrides)
     for config in configs:
         name, value, operation = config.name, config.value, config.config_operation
-        if operation == _DELETE:
+        if operation == ConfigOperation.DELETE:
             changed.pop(name, None)
-        elif operation not in (_SET, _APPEND, _SUBTRACT):
+        elif operation not in (ConfigOperation.SET, ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown operation {operation}")
         elif value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"setting {name!r} has no value")
-        elif operation == _SET:
+        elif operation == ConfigOperation.SET:
             changed[name] = value
         elif name not in OWN_LISTS:
             raise Refused(ErrorCode.INVALID_CONFIG, f"{name} is not a list: it can be set or deleted")
@@ -82,7 +106,7 @@ def changed_own(configs: Sequence[AlterableConfig], overrides: Mapping[str, str]
             current, given = _items(changed.get(name, "")), _items(value)
             more = [item for item in given if item not in current]
             less = [item for item in current if item not in given]
-            changed[name] = ",".join(current + more if operation == _APPEND else less)
+            changed[name] = ",".join(current + more if operation == ConfigOperation.APPEND else less)
     return changed
 
 

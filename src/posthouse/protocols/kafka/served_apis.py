@@ -61,8 +61,10 @@ from posthouse.protocols.kafka.handlers import (
     offset_for_leader_epoch,
     produce,
     push_telemetry,
+    renew_hold,
     sasl_authenticate,
     sasl_handshake,
+    segment_manifest,
     share_acknowledge,
     share_fetch,
     share_group_describe,
@@ -145,6 +147,8 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     alter_share_group_offsets.HANDLER,
     delete_share_group_offsets.HANDLER,
     end_together.HANDLER,
+    segment_manifest.HANDLER,
+    renew_hold.HANDLER,
 )
 ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _HANDLERS)})]
 

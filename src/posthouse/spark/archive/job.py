@@ -8,7 +8,7 @@ leftovers, and a missing offset commit is repeated.
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -38,6 +38,8 @@ from posthouse.spark.archive.spreading import parallelism, spread
 from posthouse.spark.live import LivePiece, read_live
 from posthouse.spark.options import EARLIEST, LATEST, SourceOptions, parse_source
 from posthouse.spark.planning import OffsetRange
+from posthouse.spark.segments.holds import release
+from posthouse.spark.segments.manifests import TopicRange, find_segments
 
 _LARGEST_PIECE = 2_000_000
 _SWEEP_SECONDS = 3600.0
@@ -69,6 +71,14 @@ class Report:
     losses: list[LostOffsets] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What an executor reads and archives, in the order of partition and offset."""
+
+    topic: TopicInfo
+    slices: tuple[LivePiece, ...]
+
+
 def _never() -> bool:
     return False
 
@@ -81,14 +91,20 @@ class Archiver:
     """Writes to one archive. Only one archiver should run at a time; a second one fails without harm."""
 
     def __init__(
-        self, spark: SparkSession, bootstrap: str, url: str, *, limits: Limits | None = None
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        url: str,
+        *,
+        limits: Limits | None = None,
+        options: Mapping[str, str] | None = None,
     ) -> None:
+        """`options` of the source are readObjects and objectStore."""
         self._spark = spark
         self._limits = limits or Limits()
-        # All options but the address are defaults of the source; "assign" is set only because one is
-        # required.
+        # Other options are defaults of the source; "assign" is set only because one is required.
         self._options = parse_source(
-            {"kafka.bootstrap.servers": bootstrap, "assign": '{"-": [0]}'}, streaming=False
+            {"kafka.bootstrap.servers": bootstrap, "assign": '{"-": [0]}', **(options or {})}, streaming=False
         )
         self._access = access_of(self._options)
         self.manifest = Manifest(Root(url))
@@ -186,7 +202,13 @@ class Archiver:
             options=self._options,
             target_bytes=self._limits.target_bytes,
         )
-        files = spread(self._spark, pieces, work)
+        tasks = self._with_objects(pieces)
+        try:
+            files = spread(self._spark, tasks, work)
+        finally:
+            for hold in {each.objects.hold for task in tasks for each in task.slices if each.objects}:
+                if hold is not None:
+                    release(self._options, hold)
         self._check_seen(files)
         topics = {piece.topic.id.hex(): piece.topic for piece in pieces}
         change = Change(
@@ -195,6 +217,23 @@ class Archiver:
         self.manifest.commit(change, run=run)
         self._tell_broker(topics.values())
         return files
+
+    def _with_objects(self, pieces: list[ArchiveTask]) -> list[_Task]:
+        """Executors read from objects what the object store of a cluster has."""
+        ranges = [
+            [
+                TopicRange(
+                    OffsetRange(TopicPartition(piece.topic.name, partition), start, end), piece.topic.id
+                )
+                for partition, (start, end) in piece.slices
+            ]
+            for piece in pieces
+        ]
+        found = iter(find_segments(self._options, [each for some in ranges for each in some]))
+        return [
+            _Task(piece.topic, tuple(LivePiece(*each, next(found)) for each in some))
+            for piece, some in zip(pieces, ranges, strict=True)
+        ]
 
     def _check_seen(self, files: Sequence[ArchivedFile]) -> None:
         """Check that the driver sees the files of the executors: all readers must see the same storage."""
@@ -228,16 +267,13 @@ def _new_run() -> str:
 
 
 def _archive_piece(
-    piece: ArchiveTask, *, root: Root, run: str, options: SourceOptions, target_bytes: int
+    task: _Task, *, root: Root, run: str, options: SourceOptions, target_bytes: int
 ) -> list[ArchivedFile]:
-    files = DayFiles(root, piece.topic.name, piece.topic.id.hex(), run, target_bytes=target_bytes)
+    files = DayFiles(root, task.topic.name, task.topic.id.hex(), run, target_bytes=target_bytes)
     try:
-        for partition, (start, end) in piece.slices:
-            live = LivePiece(
-                OffsetRange(TopicPartition(piece.topic.name, partition), start, end), piece.topic.id
-            )
+        for live in task.slices:
             for batch in read_live(options, SCHEMA, live):
-                files.write(partition, batch)
+                files.write(live.range.place.partition, batch)
         return files.close()
     except BaseException:
         files.abandon()

@@ -46,7 +46,7 @@ class Lag:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class TrafficReport:
     bootstrap: str
     start: int
     end: int
@@ -72,7 +72,7 @@ def survey_traffic(
     *,
     start: int | None = None,
     end: int | None = None,
-) -> Traffic:
+) -> TrafficReport:
     """Without topics all but internal ones; without times the last 24 hours."""
     end = end if end is not None else int(time.time() * 1000) + 1
     start = start if start is not None else end - _DAY_MS
@@ -83,7 +83,7 @@ def survey_traffic(
     records = _records(spark, bootstrap, names, start, end)
     totals, minutes = _sliced(records, step)
     lags = _lags(spark, records, committed, step) if committed else []
-    return Traffic(
+    return TrafficReport(
         bootstrap=bootstrap, start=start, end=end, step=step, topics=totals, minutes=minutes, lags=lags
     )
 

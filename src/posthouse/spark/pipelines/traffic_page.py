@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from posthouse.spark.pipelines.plots import Line, plot
-from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, Traffic, TrafficSlice
+from posthouse.spark.pipelines.traffic import MINUTE_MS, Lag, TrafficReport, TrafficSlice
 
 _FEWEST_STEPS = 10
 _MOST_LINES = 5
@@ -33,7 +33,7 @@ details{margin:.8rem 0}summary{cursor:pointer;color:var(--soft)}.scroll{max-heig
 )
 
 
-def page(traffic: Traffic) -> str:
+def page(traffic: TrafficReport) -> str:
     period = f"{_shown(traffic.start)} to {_shown(traffic.end)} UTC"
     body = [
         "<h1>Traffic</h1>",
@@ -48,7 +48,7 @@ def page(traffic: Traffic) -> str:
     )
 
 
-def _totals(traffic: Traffic) -> str:
+def _totals(traffic: TrafficReport) -> str:
     heads = ("topic", "messages", "bytes", "keys, about", "median size", "95 %", "99 %", "largest", "lag")
     rows = []
     for total in traffic.topics:
@@ -58,7 +58,7 @@ def _totals(traffic: Traffic) -> str:
     return _table(heads, rows)
 
 
-def _topic(traffic: Traffic, total: TrafficSlice) -> str:
+def _topic(traffic: TrafficReport, total: TrafficSlice) -> str:
     minutes = [each for each in traffic.minutes if each.topic == total.topic]
     step = traffic.step
     start, end = _span(minutes, step)

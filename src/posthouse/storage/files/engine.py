@@ -7,15 +7,13 @@ This module builds, opens and closes the parts, and checks that the storage is o
 """
 
 import asyncio
-import base64
-import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
+from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
@@ -30,17 +28,16 @@ from posthouse.storage.files.commits.checkpoint import Checkpoint
 from posthouse.storage.files.commits.checkpoints import Checkpoints
 from posthouse.storage.files.commits.commits import Commits
 from posthouse.storage.files.commits.flusher import Displaced, Flusher
-from posthouse.storage.files.compaction.compactor import MAP_BYTES, Compactor, Host
+from posthouse.storage.files.compaction.compactor import MAP_BYTES, CompactionHost, Compactor
 from posthouse.storage.files.definitions import Definitions
 from posthouse.storage.files.journal.journal import Journal
 from posthouse.storage.files.reads import Reads
-from posthouse.storage.files.recovery.recovery import Recovery
-from posthouse.storage.files.recovery.tails import Recovered
 from posthouse.storage.files.retention import Retention
 from posthouse.storage.files.segments.header import check_identity
 from posthouse.storage.files.segments.logs import Logs
+from posthouse.storage.files.startup import Startup
 from posthouse.storage.files.system.data_directory import DataDirectory, OsDataDirectory
-from posthouse.storage.files.system.disk import Disk, OsDisk, SyncFailed
+from posthouse.storage.files.system.disk import Disk, OsDisk
 from posthouse.storage.files.system.open_files import OpenFiles
 from posthouse.storage.files.system.usage import UsageProbe
 from posthouse.storage.files.system.workers import Threads, Workers
@@ -51,8 +48,6 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
-
-log = logging.getLogger(__name__)
 
 WATCH_SECONDS = 1.0
 """How often the data directory is checked while there are no writes."""
@@ -75,17 +70,15 @@ class FileStorage:
         workers: Workers | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        self._directory = directory
+        self._directory = str(directory)
         self._usage = UsageProbe(directory)
         self._clock = clock
-        self._defaults = defaults or TopicConfig()
-        self._random_bytes = random_bytes
         self._disk = disk or OsDisk()
-        self._data_directory = data_directory or OsDataDirectory(directory)
+        data_directory = data_directory or OsDataDirectory(directory)
         workers = workers or Threads()
         self.metrics = StorageMetrics()
         self._files = OpenFiles(self._disk, open_files, partial(check_identity, self._disk))
-        self._journal = Journal(self._disk, f"{directory}/journal", journal_bytes, random_bytes)
+        self._journal = Journal(self._disk, f"{self._directory}/journal", journal_bytes, random_bytes)
         self._flusher = Flusher(
             self._disk,
             self._files,
@@ -93,11 +86,11 @@ class FileStorage:
             workers,
             clock,
             self.metrics,
-            lost=self._data_directory.lost,
+            lost=data_directory.lost,
         )
         self._background = BackgroundWorker(self._disk, self._files, workers)
-        self._catalog = Catalog(self._data_directory)
-        self._logs = Logs(str(directory))
+        self._catalog = Catalog(data_directory)
+        self._logs = Logs(self._directory)
         self._checkpoints = Checkpoints(
             self,
             self._logs,
@@ -125,7 +118,7 @@ class FileStorage:
             map_bytes=compaction_map_bytes,
         )
         self._definitions = Definitions(
-            str(directory),
+            self._directory,
             self._disk,
             self._files,
             self._catalog,
@@ -133,6 +126,18 @@ class FileStorage:
             self._logs,
             self._checkpoints,
             leave=self._leave,
+        )
+        self._startup = Startup(
+            self._directory,
+            self._disk,
+            data_directory,
+            self._files,
+            self._catalog,
+            self._journal,
+            self._definitions,
+            clock,
+            defaults or TopicConfig(),
+            random_bytes,
         )
         self._stored_state = StoredState()
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
@@ -165,7 +170,7 @@ class FileStorage:
 
     async def open(self) -> None:
         self._loop = asyncio.get_running_loop()
-        recovered = await self._background.do(self._recover)
+        self._cluster_id, recovered = await self._background.do(self._startup.open)
         self._logs.update(recovered.logs)
         self._stored_state = StoredState(recovered.state)
         self._has_lost_commits = recovered.has_lost_commits
@@ -204,44 +209,6 @@ class FileStorage:
             self._on_fenced(fenced)
             raise fenced from error
 
-    def _recover(self) -> Recovered:
-        try:
-            self._data_directory.acquire()
-            for name in ("journal", "topics"):
-                self._disk.make_directory(str(self._directory / name))
-            # Also if no file is new: a killed process may have created the files.
-            for path in (self._directory, self._directory / "topics"):
-                self._disk.sync_directory(str(path))
-            contents = self._catalog.open(self._new_cluster_id)
-            self._cluster_id = contents.cluster_id
-            rows = [row for row in contents.topics if not row.deleted]
-            self._definitions.topics = {row.id: row.topic(self._defaults) for row in rows}
-            self._definitions.finish_deleting([row.id for row in contents.topics if row.deleted])
-            logs = Logs(str(self._directory), self._definitions.topics.values())
-            names = {row.id: row.name for row in rows}
-            recovery = Recovery(
-                self._disk, self._files, str(self._directory), logs, names, self._clock.now_ms()
-            )
-            recovered = recovery.run(contents)
-            if recovered.has_lost_commits and not contents.has_lost_commits:
-                self._catalog.set_lost_commits(True)
-            self._journal.start(recovered.next_frame)
-            self._catalog.set_started(has_head=self._journal.has_head)
-            self._data_directory.watch()
-        except BaseException as error:
-            self._catalog.close()
-            self._data_directory.release()
-            if isinstance(error, OSError | SyncFailed):
-                raise Unavailable(
-                    f"{self._directory} cannot be opened: {error}; check that the broker's user may read and "
-                    "write everything in it, and look at the system's log for errors of the disk"
-                ) from error
-            raise
-        return recovered
-
-    def _new_cluster_id(self) -> str:
-        return base64.urlsafe_b64encode(self._random_bytes(16)).decode().rstrip("=")
-
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
             return
@@ -260,18 +227,7 @@ class FileStorage:
 
     def _close(self, clean: bool) -> None:
         self._flusher.stop()
-        try:
-            if clean:
-                self._catalog.set_clean()
-            self._journal.close(everything_checkpointed=clean)
-        except (OSError, SyncFailed, PosthouseError) as error:
-            log.warning(
-                "%s: not closed cleanly, the next start reads the journal: %s", self._directory, error
-            )
-        finally:
-            self._catalog.close()
-            self._files.close()
-            self._data_directory.release()
+        self._startup.close(clean=clean)
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         self._check_writable()
@@ -322,6 +278,10 @@ class FileStorage:
     def shared_state(self) -> None:
         """No other broker changes it."""
 
+    @property
+    def segment_objects(self) -> None:
+        """There is no object store."""
+
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
 
@@ -342,6 +302,10 @@ class FileStorage:
     @property
     def unwritten_bytes(self) -> int:
         return self._commits.unwritten_bytes
+
+    @property
+    def is_behind(self) -> bool:
+        return self._commits.is_behind
 
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
@@ -386,17 +350,17 @@ class FileStorage:
         self._check_writable()
         await self._compactor.run(self._logs.values(), needed)
 
-    def _compaction_host(self) -> Host:
+    def _compaction_host(self) -> CompactionHost:
         async def replace_rows(partition: PartitionId, bases: list[int], row: SegmentRow) -> None:
             await self._background.do(self._catalog.replace_segments, partition, bases, row)
 
-        return Host(
+        return CompactionHost(
             checkpoint=self._checkpoints.make,
             one_checkpoint=self._checkpoints.one_at_a_time,
             replace_rows=replace_rows,
             has=self._logs.has,
             changed=self._checkpoints.touch,
-            let_go=self._background.remove,
+            remove=self._background.remove,
             fence=self.fence,
         )
 
@@ -405,7 +369,7 @@ class FileStorage:
         await self._checkpoints.make()
 
     async def write_checkpoint(self, taken: Checkpoint) -> None:
-        await self._background.do(taken.write, self._disk, self._files, self._catalog, str(self._directory))
+        await self._background.do(taken.write, self._disk, self._files, self._catalog, self._directory)
 
     @property
     def is_writable(self) -> bool:

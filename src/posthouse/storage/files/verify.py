@@ -16,7 +16,7 @@ from posthouse.model.errors import NotFound
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.records.batch import HEADER_SIZE
 from posthouse.storage.files.journal.journal import APPEND
-from posthouse.storage.files.journal.reader import Entry
+from posthouse.storage.files.journal.reader import JournalEntry
 from posthouse.storage.files.recovery.promises import Expected as Expected
 from posthouse.storage.files.recovery.promises import Finding as Finding
 from posthouse.storage.files.recovery.promises import PromiseReader, Promises
@@ -325,7 +325,7 @@ def _misplaced_finding(
     )
 
 
-def _tail_finding(path: str, damage: Damage, tail: list[Entry], file_size: int) -> Finding:
+def _tail_finding(path: str, damage: Damage, tail: list[JournalEntry], file_size: int) -> Finding:
     """Damage in bytes that are not checkpointed: the next start restores most of them from the journal."""
     touched = [
         entry

@@ -25,7 +25,7 @@ class StoredBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CompactionProgress:
     """How far a log is compacted, and its next delete horizon."""
 
     clean_to: int = 0
@@ -37,9 +37,9 @@ def compact(
     bounds: Bounds,
     producers: ProducerTable,
     config: TopicConfig,
-    progress: Progress,
+    progress: CompactionProgress,
     now_ms: int,
-) -> Progress:
+) -> CompactionProgress:
     """Compact `batches` in place if that is due."""
     candidates = _candidates(batches, bounds, config, progress, now_ms)
     if not _is_due(candidates, config, progress, now_ms):
@@ -65,11 +65,11 @@ def compact(
     batches[: len(candidates)] = left
     if cleaner.forgotten:
         producers.forget_aborted(cleaner.forgotten)
-    return Progress(clean_to=end, horizon=cleaner.take_horizon())
+    return CompactionProgress(clean_to=end, horizon=cleaner.take_horizon())
 
 
 def _candidates(
-    batches: list[StoredBatch], bounds: Bounds, config: TopicConfig, progress: Progress, now_ms: int
+    batches: list[StoredBatch], bounds: Bounds, config: TopicConfig, progress: CompactionProgress, now_ms: int
 ) -> list[StoredBatch]:
     """All batches but the last, below the last stable offset and old enough."""
     found = []
@@ -84,7 +84,9 @@ def _candidates(
     return found
 
 
-def _is_due(candidates: Sequence[StoredBatch], config: TopicConfig, progress: Progress, now_ms: int) -> bool:
+def _is_due(
+    candidates: Sequence[StoredBatch], config: TopicConfig, progress: CompactionProgress, now_ms: int
+) -> bool:
     if not candidates:
         return False
     dirty = [stored for stored in candidates if stored.header.base_offset >= progress.clean_to]

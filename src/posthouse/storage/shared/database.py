@@ -15,7 +15,7 @@ from posthouse.storage.shared.migrations import SCHEMA
 DatabaseConnection: TypeAlias = psycopg.AsyncConnection[tuple[Any, ...]]
 
 LEASE_LOST = "PH001"
-LEASE_NEEDED = "PH006"
+SCOPE_NEEDED = "PH006"
 COMMITS_LOST = "PH007"
 
 _CONNECT_SECONDS = 3
@@ -32,11 +32,11 @@ class DatabaseAway(Unavailable):
 
 
 class LeaseLost(StorageFenced):
-    """Another broker holds the lease: this one must not write or answer any more."""
+    """Another broker has fenced this one: it must not write or answer any more."""
 
 
-class LeaseNeeded(NotLeader):
-    """A broker without the lease was to commit more than appends, which only the coordinator does."""
+class ScopeNeeded(NotLeader):
+    """A broker was to commit what only the holder of a scope may, and does not hold it."""
 
 
 class CommitsLost(StorageFenced):
@@ -121,7 +121,7 @@ async def meaning(doing: str) -> AsyncIterator[None]:
 
 def translated(error: psycopg.Error, doing: str) -> Unavailable:
     if error.sqlstate == LEASE_LOST:
-        return LeaseLost(f"{doing}: another broker has taken over the lease")
+        return LeaseLost(f"{doing}: another broker has taken over ({one_line(error)})")
     return DatabaseAway(f"{doing}: PostgreSQL did not do it: {one_line(error)}")
 
 

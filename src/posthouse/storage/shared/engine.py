@@ -1,7 +1,8 @@
 """The log on PostgreSQL and an object store, behind the storage interface.
 
-The broker that holds the lease does everything. A broker without it, a member, appends to logs and reads
-them; it follows topics and cluster-wide state, and changes neither. The database decides on offsets,
+The coordinator does everything. Any other broker, a member, appends to logs and reads them, and writes the
+state of the groups whose scopes it holds; it follows topics and cluster-wide state, and changes neither. The
+database decides on offsets,
 producers and order; this broker's memory follows the outcomes, and what other brokers write. This module
 builds, opens and closes the parts, and checks that the storage is open and not fenced.
 """
@@ -31,8 +32,8 @@ from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
 from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.commits.payloads import Uploads
-from posthouse.storage.shared.database import Database
-from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
+from posthouse.storage.shared.database import Database, LeaseLost
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
@@ -43,12 +44,14 @@ from posthouse.storage.shared.logs.growth import Growth
 from posthouse.storage.shared.logs.loading import load
 from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
+from posthouse.storage.shared.manifests.manifests import SegmentManifests
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.observed_stores import ObservedStores
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.piece_reader import PieceReader, ReadBlocks
 from posthouse.storage.shared.reads.reads import Reads
+from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 from posthouse.storage.shared.state_reader import StateReader
 from posthouse.storage.shared.time_limit import cut_if_cancelled
 from posthouse.storage.shared_state import SharedState
@@ -75,10 +78,10 @@ class SharedStorage:
         database: Database,
         objects: ObjectStore,
         blocks: ReadBlocks,
-        lease: HeldLease | None,
+        lease: HeldLease,
         *,
+        coordinates: bool,
         clock: Clock,
-        member: MemberBroker | None = None,
         defaults: TopicConfig | None = None,
         inline_bytes: int = INLINE_BYTES,
         tail_bytes: int = TAIL_BYTES,
@@ -87,14 +90,11 @@ class SharedStorage:
         observed: ObservedStores | None = None,
         last_commits: LastCommits | None = None,
     ) -> None:
-        """A broker without the lease is a `member`. `observed` is of `objects` and `blocks`, `last_commits`
-        of all storages of the process."""
-        broker = lease if lease is not None else member
-        if broker is None:
-            raise ValueError("a storage needs the lease, or a broker that is a member")
+        """`coordinates` is whether the broker is the coordinator; else it is a member. `observed` is of
+        `objects` and `blocks`, `last_commits` of all storages of the process."""
         self._database = database
         self._lease = lease
-        self._broker = broker
+        self._coordinates = coordinates
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._observed = observed
@@ -105,10 +105,12 @@ class SharedStorage:
         self._topics: dict[TopicId, Topic] = {}
         self._definitions: Definitions | None = None
         self._tails = Tails(tail_bytes)
-        names = ObjectNames(broker.incarnation)
+        names = ObjectNames(lease.incarnation)
         self._uploads = Uploads(objects, names.new, clock)
         self._committer = Committer(
             clock=clock,
+            lease=lease,
+            coordinates=coordinates,
             logs=self._logs,
             tails=self._tails,
             inline=self._call(INLINE_PATH),
@@ -123,11 +125,13 @@ class SharedStorage:
         self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
         self._read_metrics = readers.metrics
-        pieces = PieceReader(readers, blocks, cache_bytes=cache_bytes)
+        indexes = SegmentIndexes(readers)
+        self._manifests = SegmentManifests(readers, self._logs, indexes, objects.sign)
+        pieces = PieceReader(readers, indexes, blocks, cache_bytes=cache_bytes)
         self._reads = Reads(readers, pieces, self._follower)
         self._definition_follower = DefinitionFollower(following, self._logs, self._topics, self._defaults)
         self._upkeep: Upkeep | None = None
-        if lease is not None:
+        if coordinates:
             self._definitions = Definitions(
                 database,
                 lease.incarnation,
@@ -144,7 +148,7 @@ class SharedStorage:
                 lease,
                 self,
                 commit=self.commit,
-                effects=CompactionMirror(self._logs, self._tails),
+                effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
                 on_lease_lost=self._on_fenced,
                 clock=clock,
                 storage_metrics=self.metrics,
@@ -160,18 +164,14 @@ class SharedStorage:
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
             self._database,
-            holder=self._broker.incarnation,
-            epoch=None if self._lease is None else self._lease.epoch,
+            self._lease,
+            coordinates=self._coordinates,
             path=path,
             seconds=_ANSWER_SECONDS,
-            is_lease_lost=self._is_lease_lost,
             clock=self._clock,
             metrics=self._commit_metrics,
-            last=self._last_commits.of(self._broker.incarnation, path),
+            last=self._last_commits.of(self._lease.incarnation, path),
         )
-
-    def _is_lease_lost(self) -> bool:
-        return self._lease is not None and self._lease.is_lost
 
     def _is_object_topic(self, partition: PartitionId) -> bool:
         topic = self._topics.get(partition.topic)
@@ -195,10 +195,11 @@ class SharedStorage:
 
     async def admit_members(self) -> None:
         """Only after an import it asks the database."""
-        lease = self._coordinated(self._lease)
+        self._coordinated(self._definitions)
         if self._members_wait:
+            holder, epoch = self._lease.incarnation, self._lease.epoch
             async with self._following.connection("admitting other brokers") as connection:
-                await connection.execute("SELECT admit_members(%s, %s)", [lease.incarnation, lease.epoch])
+                await connection.execute("SELECT admit_members(%s, %s)", [holder, epoch])
             self._members_wait = False
 
     @property
@@ -206,11 +207,10 @@ class SharedStorage:
         return self._topics
 
     async def open(self) -> None:
-        coordinates = self._lease is not None
         connection = await self._database.connect("loading")
         try:
             loaded = await cut_if_cancelled(
-                connection, load(connection, self._defaults, coordinates=coordinates)
+                connection, load(connection, self._defaults, coordinates=self._coordinates)
             )
         finally:
             await connection.close()
@@ -220,8 +220,12 @@ class SharedStorage:
         for each in loaded.logs:
             self._logs.add(each)
         self._stored_state = loaded.state
-        await self._committer.open()
-        self._broker.count_commits(lambda: self._committer.acknowledged)
+        try:
+            await self._committer.open()
+        except LeaseLost as error:
+            self._lease.fenced(str(error))
+            raise
+        self._lease.count_commits(lambda: self._committer.acknowledged)
         self._state = None
         self._follower.start(loaded.confirmed_losses)
         if self._upkeep is not None:
@@ -286,7 +290,7 @@ class SharedStorage:
         self._check_open()
         if self._definitions is None:
             await self._definition_follower.refresh()
-        else:  # with the lease no other broker changes them
+        else:  # no other broker changes them
             await self._definitions.settle()
 
     def grown(self, told: Grown) -> None:
@@ -304,6 +308,10 @@ class SharedStorage:
     @property
     def shared_state(self) -> SharedState:
         return self._shared_state
+
+    @property
+    def segment_objects(self) -> SegmentManifests:
+        return self._manifests
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
         return self._stored_state.take(space, owner)
@@ -339,6 +347,10 @@ class SharedStorage:
     def unwritten_bytes(self) -> int:
         return self._committer.unwritten_bytes
 
+    @property
+    def is_behind(self) -> bool:
+        return self._committer.is_behind
+
     def size(self, partition: PartitionId) -> int:
         return self._logs[partition].size
 
@@ -355,9 +367,9 @@ class SharedStorage:
         return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        if self._lease is None:
+        if not self._coordinates:
             raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
-        return self._logs[partition].producers.aborted_between(start, end)
+        return list(self._logs[partition].aborted_between(start, end))
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:
         return self._logs[partition].known_producers()
@@ -383,7 +395,7 @@ class SharedStorage:
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:
             self._state = error
-            self._broker.fenced(str(error))
+            self._lease.fenced(str(error))
             log.error("the shared storage writes no more: %s", error)
 
     def _check_open(self) -> None:
@@ -395,7 +407,7 @@ class SharedStorage:
             raise self._state
 
     def _coordinated(self, part: T | None) -> T:
-        """A part that only the broker with the lease has."""
+        """A part that only the coordinator has."""
         self._check_writable()
         if part is None:
             raise NotLeader("only the coordinator of the cluster does that")

@@ -1,7 +1,7 @@
 """What one broker opens once and every storage of it uses: database, object store, caches.
 
-A broker makes a new storage each time it takes or loses the lease; connections and caches stay, and what it
-has acknowledged.
+A broker makes a new storage each time it becomes the coordinator or a member; connections and caches stay,
+and what it has acknowledged.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
-from posthouse.storage.shared.held_lease import HeldLease, MemberBroker
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.observed_stores import ObservedStores
@@ -56,16 +56,14 @@ class SharedStores:
         if self._disk is not None:
             await self._disk.open()
 
-    def storage(
-        self, lease: HeldLease | None, *, defaults: TopicConfig, member: MemberBroker | None = None
-    ) -> SharedStorage:
-        """For the broker that holds the lease, or for a `member`."""
+    def storage(self, lease: HeldLease, *, coordinates: bool, defaults: TopicConfig) -> SharedStorage:
+        """For the coordinator, or for a member."""
         return SharedStorage(
             self.database,
             self.objects,
             self.blocks,
             lease,
-            member=member,
+            coordinates=coordinates,
             clock=self._clock,
             defaults=defaults,
             inline_bytes=self._inline_bytes,

@@ -241,6 +241,8 @@ async def test_members_and_lag_of_a_share_group() -> None:
         assert found.value("posthouse_group_members", group="g") == 1
         assert found.value("posthouse_group_lag_records", group="g", topic="t") == 1
         assert found.value("posthouse_groups") == 1
+        async with httpx.AsyncClient(base_url=f"http://{broker.admin}") as http:
+            assert (await http.get("/v1/overview")).json()["groups"] == 1
 
 
 async def test_every_metric_is_declared_with_its_kind() -> None:

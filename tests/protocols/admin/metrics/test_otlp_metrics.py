@@ -8,10 +8,16 @@ from threading import Thread
 
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import (
+    AGGREGATION_TEMPORALITY_CUMULATIVE,
+    AGGREGATION_TEMPORALITY_DELTA,
+    HistogramDataPoint,
+)
 from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
 from posthouse import otel_exporters
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.histogram import SECONDS
 from posthouse.testing import AsyncBroker
 from tests.broker.queues.lazy_rig import until
 from tests.broker.queues.rig import Rig
@@ -22,6 +28,9 @@ class Collecting:
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}
+        self.histograms: dict[str, list[HistogramDataPoint]] = {}
+        """All points that came, by metric."""
+        self.temporality: dict[str, int] = {}
         self.services: set[str] = set()
         collecting = self
 
@@ -48,6 +57,10 @@ class Collecting:
             self.services.add(names["service.name"])
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
+                    if metric.HasField("histogram"):
+                        self.histograms.setdefault(metric.name, []).extend(metric.histogram.data_points)
+                        self.temporality[metric.name] = metric.histogram.aggregation_temporality
+                        continue
                     points = metric.sum.data_points if metric.HasField("sum") else metric.gauge.data_points
                     for point in points:
                         labels = frozenset((each.key, each.value.string_value) for each in point.attributes)
@@ -81,8 +94,30 @@ async def test_the_same_numbers_are_pushed(collecting: Collecting) -> None:
         labels = {"namespace": "/", "queue": "mails"}
         await until(lambda: collecting.value("posthouse_queue_published_messages_total", labels) == 2)
         assert collecting.value("posthouse_queue_ready_messages", labels) == 2
-        await until(lambda: (collecting.value("posthouse_event_loop_delay_seconds_count", {}) or 0) > 0)
         assert collecting.services == {"posthouse"}
+
+
+@pytest.mark.parametrize("preference", ["cumulative", "delta"])
+async def test_histograms_are_pushed_with_their_buckets(
+    collecting: Collecting, monkeypatch: pytest.MonkeyPatch, preference: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE", preference)
+    points = collecting.histograms.setdefault("posthouse_event_loop_delay_seconds", [])
+    async with AsyncBroker() as broker:
+        await until(lambda: sum(point.count for point in points) > 3)
+        delay = broker.app._loop_delay.seconds
+    is_delta = preference == "delta"
+    expected = AGGREGATION_TEMPORALITY_DELTA if is_delta else AGGREGATION_TEMPORALITY_CUMULATIVE
+    assert collecting.temporality["posthouse_event_loop_delay_seconds"] == expected
+    for point in points:
+        assert (tuple(point.explicit_bounds), len(point.bucket_counts)) == (SECONDS, len(SECONDS) + 1)
+        assert sum(point.bucket_counts) == point.count
+        assert not point.HasField("min")
+    counts = [point.count for point in points]
+    assert (sum(counts) if is_delta else max(counts)) <= delay.count
+    assert is_delta or counts == sorted(counts)
+    starts = [point.start_time_unix_nano for point in points]
+    assert len(set(starts)) == (len(points) if is_delta else 1)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from tests.protocols.kafka.access.scene import Scene, connected, log_in
 from tests.protocols.kafka.wire import Wire
 
 CASES = (*RECORD_CASES, *GROUP_CASES, *TRANSACTION_CASES, *ADMIN_CASES)
-_OWN = {10_000}
+_OWN = {10_000, 10_001, 10_002}
+"""What a manifest needs is shown on a shared storage: tests/cluster/test_segment_manifests.py."""
 _BEFORE_LOGIN = {"api_versions", "sasl_handshake", "sasl_authenticate"}
 
 

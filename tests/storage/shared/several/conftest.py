@@ -1,4 +1,4 @@
-"""Three storages on one database: a has the lease, b and c are members."""
+"""Three storages on one database: a is the coordinator, b and c are members."""
 
 from collections.abc import AsyncIterator
 
@@ -16,7 +16,7 @@ async def brokers(
     database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> AsyncIterator[Brokers]:
     made = [await make_shared(database, objects, clock)]
-    made += [make_member(database, objects, clock) for _ in range(2)]
+    made += [await make_member(database, objects, clock) for _ in range(2)]
     for each in made:
         await each.open()
     yield Brokers(*made)

@@ -99,7 +99,7 @@ async def test_cluster_wide_state_is_followed_as_a_whole(
     await b.refresh_definitions()
     assert changes[-1].state == {Space.USERS: {}}
 
-    later = make_member(database, objects, clock)
+    later = await make_member(database, objects, clock)
     await later.open()
     assert later.take_state(Space.QUOTAS) == {b"ada": b"3"}
     assert later.take_state(Space.OFFSETS) == {}, "it is the coordinator's"

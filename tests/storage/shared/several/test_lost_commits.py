@@ -15,7 +15,7 @@ from posthouse.storage.shared.housekeeping.housekeeping_metrics import Housekeep
 from posthouse.storage.shared.housekeeping.removal import Removal
 from tests.storage.batches import append, make_topic
 from tests.storage.shared.faulty_objects import FaultyObjectStore
-from tests.storage.shared.opened import TestLease, make_member
+from tests.storage.shared.opened import make_member, take_lease
 from tests.storage.shared.several.brokers import Brokers, until
 
 
@@ -44,23 +44,23 @@ async def test_a_path_that_is_opened_again_does_not_hide_lost_commits(
     """With the number that opening takes, the sum of all numbers would be as it was."""
     topic = make_topic()
     await shared.create_topics([topic])
-    broker, last_commits = TestLease(), LastCommits()
+    lease, last_commits = await take_lease(database, scopes=()), LastCommits()
 
-    def new_storage() -> SharedStorage:
-        return make_member(database, objects, clock, member=broker, last_commits=last_commits)
+    async def new_storage() -> SharedStorage:
+        return await make_member(database, objects, clock, lease=lease, last_commits=last_commits)
 
     for _ in range(2):  # without a loss it goes on
-        storage = new_storage()
+        storage = await new_storage()
         await storage.open()
         await storage.commit([append(topic.partition(0), b"x")])
         await storage.close()
     await asked(database, f"{loss} RETURNING 1")
     with pytest.raises(CommitsLost, match="was answered"):
-        await new_storage().open()
+        await (await new_storage()).open()
     assert "was answered" in await recorded(database)
     # Once an operator has accepted the loss, it goes on with the numbers that are there.
     await accept_loss(database._conninfo)
-    storage = new_storage()
+    storage = await new_storage()
     await storage.open()
     await storage.commit([append(topic.partition(0), b"x")])
     await storage.close()
@@ -112,7 +112,7 @@ async def test_the_follower_notices_a_log_whose_end_goes_back(brokers: Brokers, 
 async def test_a_loss_that_cannot_be_recorded_is_found_again(
     brokers: Brokers, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Until then no broker gives up the lease: another would take it, and know nothing."""
+    """Until then no broker gives up its scopes: another would take them, and know nothing."""
     a, gone, _ = brokers
     topic = make_topic()
     await brokers.create(topic)
@@ -168,7 +168,6 @@ async def test_a_deleted_topic_is_no_loss(brokers: Brokers, database: Database) 
     known = b._logs[partition]
     await a.delete_topics([topic.id])
     await b._follower.refresh([known])
-    assert a._lease is not None
     await Removal(lambda: database.connect("tests"), a._lease, HousekeepingMetrics()).run_once()
     await b._follower.refresh([known])
     again = make_topic("orders")

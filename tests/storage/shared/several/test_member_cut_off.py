@@ -37,7 +37,7 @@ async def pair(postgres: PostgresServer, clock: ManualClock) -> AsyncIterator[Pa
             await coordinator.open()
             topic = make_topic()
             await coordinator.create_topics([topic])
-            member = make_member(Database(through_proxy), objects, clock)
+            member = await make_member(Database(through_proxy), objects, clock)
             await member.open()
             yield Pair(coordinator, member, proxy, topic.partition(0))
             proxy.accept()

@@ -265,7 +265,8 @@ async def _run(url: str, sequence: Sequence[Sequence[tuple[str, int]]], tail_byt
         )
     ]
     made += [
-        make_member(database, objects, clock, tail_bytes=tail_bytes, inline_bytes=inline) for _ in range(2)
+        await make_member(database, objects, clock, tail_bytes=tail_bytes, inline_bytes=inline)
+        for _ in range(2)
     ]
     for each in made:
         await each.open()

@@ -23,7 +23,7 @@ from posthouse.storage.shared.stores import SharedStores
 from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic
 from tests.storage.compacted import COMPACT, Writer, marker, put
-from tests.storage.shared.opened import take_lease
+from tests.storage.shared.opened import release, take_lease
 
 SILENT = TransferProgress(begin=lambda total: None, advance=lambda size: None)
 
@@ -44,14 +44,15 @@ async def do_export(directory: Path, stores: SharedStores, clock: Clock) -> Tran
 
 @asynccontextmanager
 async def opened_shared(stores: SharedStores) -> AsyncIterator[SharedStorage]:
-    """As by a broker that has taken the lease."""
+    """As by the coordinator. Its lease ends afterwards, as that of a broker that has stopped."""
     lease = await take_lease(Database(stores.database._conninfo))
-    storage = stores.storage(lease, defaults=TopicConfig())
+    storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
     await storage.open()
     try:
         yield storage
     finally:
         await storage.close()
+        await release(stores.database, lease)
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from posthouse.storage.shared.stores import SharedStores
 from posthouse.testing import AsyncBroker
 from tests.served import on_any_port
 from tests.storage.batches import append
-from tests.storage.shared.opened import TestLease, take_lease
+from tests.storage.shared.opened import release, take_lease
 from tests.storage.shared.transfer.storages import do_export, do_import
 
 
@@ -79,12 +79,13 @@ def seen(kafka: str, amqp: str) -> dict[str, Any]:
 @asynccontextmanager
 async def serving(stores: SharedStores) -> AsyncIterator[App]:
     lease = await take_lease(Database(stores.database._conninfo))
-    app = App(on_any_port(), storage=stores.storage(lease, defaults=TopicConfig()))
+    app = App(on_any_port(), storage=stores.storage(lease, coordinates=True, defaults=TopicConfig()))
     await app.start()
     try:
         yield app
     finally:
         await app.stop()
+        await release(stores.database, lease)
 
 
 async def test_clients_go_on(tmp_path: Path, stores: SharedStores, real_clock: SystemClock) -> None:
@@ -117,11 +118,12 @@ async def test_other_brokers_append_once_a_coordinator_has_marked_the_topics_of_
     async with AsyncBroker(data=tmp_path / "data") as broker:
         await asyncio.to_thread(prepare, broker.kafka, broker.amqp)
     await do_import(tmp_path / "data", stores, real_clock)
-    member = stores.storage(None, defaults=TopicConfig(), member=TestLease())
+    lease = await take_lease(stores.database, scopes=())
+    member = stores.storage(lease, coordinates=False, defaults=TopicConfig())
     with pytest.raises(Unavailable, match="no coordinator has loaded it"):
         await member.open()
     async with serving(stores):
-        member = stores.storage(None, defaults=TopicConfig(), member=TestLease())
+        member = stores.storage(lease, coordinates=False, defaults=TopicConfig())
         await member.open()
         topics = {topic.name: topic for topic in member.topics.values()}
         assert (topics["events"].is_coordinated, topics["orders"].is_coordinated) == (True, False)

@@ -11,6 +11,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 from posthouse.protocols.admin.handlers.health import unready_reasons
+from posthouse.protocols.admin.traffic_totals import TrafficView
 
 
 class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,11 +29,12 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool
     reasons: Annotated[list[str], Meta(description="Why the broker is not ready.")]
     topics: int
-    groups: int
+    groups: Annotated[int, Meta(description="Of every kind, share groups included.")]
     namespaces: int
     queues: int
     exchanges: int
     connections: int
+    traffic: TrafficView
     authentication: bool
     listeners: list[ListenerView]
 
@@ -53,11 +55,12 @@ async def overview(context: CallContext) -> Overview:
         ready=not reasons,
         reasons=reasons,
         topics=len(broker.topics),
-        groups=len(broker.groups.listed()),
+        groups=len(broker.groups.listed()) + sum(1 for _ in broker.subscriptions),
         namespaces=len(namespaces),
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),
         connections=sum(len(each.listener) for each in context.listeners),
+        traffic=await context.kept.traffic.now(),
         authentication=context.settings.must_log_in,
         listeners=[
             ListenerView(

@@ -58,6 +58,10 @@ async def _trim(context: CallContext, parameters: OfTopic, body: TrimBody) -> Tr
             f"topic {topic.name!r} is compacted and keeps the latest record of each key; with the "
             "cleanup.policy 'compact,delete' it can be trimmed",
         )
+    # The permission alone would read as if the topic had been deleted.
+    which = "all partitions" if body.partition is None else f"partition {body.partition}"
+    end = "its end" if body.before is None else body.before
+    context.guard.note("delete-records", f"{Kind.TOPIC}:{topic.name}", f"of {which} before {end}")
     wanted: Sequence[int] = range(topic.partitions) if body.partition is None else (body.partition,)
     starts: list[PartitionStart] = []
     for first in range(0, len(wanted), _AT_ONCE):

@@ -62,6 +62,10 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
 
 class Messages(msgspec.Struct, frozen=True, kw_only=True):
     messages: list[MessageView]
+    more: Annotated[
+        int,
+        Meta(description="Messages that are ready, too: there are more than `limit`, or bodies are large."),
+    ]
 
 
 class MoveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +89,10 @@ async def _peek(context: CallContext, parameters: Peek, body: NoBody) -> Message
     found = await queue.peek(parameters.limit)
     now = context.broker.now_ms()
     limit = parameters.value_bytes
-    return Messages(messages=[_view(namespace, message, now, limit) async for message in in_turns(found)])
+    return Messages(
+        messages=[_view(namespace, message, now, limit) async for message in in_turns(found)],
+        more=max(queue.lengths[0] - len(found), 0),
+    )
 
 
 def _view(namespace: Namespace, message: Message, now_ms: int, value_bytes: int) -> MessageView:

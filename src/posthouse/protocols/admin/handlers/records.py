@@ -13,11 +13,12 @@ from posthouse.broker.appending import Produced
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.decoding.schemas import SCHEMAS_TOPIC
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.topics import OfTopic
-from posthouse.protocols.admin.payloads import SentEncoding, stored
+from posthouse.protocols.admin.payloads import KnownSchemas, SentEncoding, stored
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.record_reading import RecordPosition, RecordScan, WantedRecords
+from posthouse.protocols.admin.record_reading import RecordPosition, RecordScan, WantedRecords, on_a_thread
 from posthouse.protocols.admin.record_views import RecordView
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
@@ -115,6 +116,7 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         max_bytes=parameters.max_bytes,
         value_bytes=parameters.value_bytes,
         stable_only=parameters.isolation == "committed",
+        schemas=await _schemas(context),
     )
     scan = RecordScan(context.broker, topic, wanted)
     partitions = _partitions(topic, parameters.partition, after)
@@ -132,6 +134,15 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         scanned_bytes=found.scanned_bytes,
         unreadable_batches=found.unreadable_batches,
     )
+
+
+async def _schemas(context: CallContext) -> KnownSchemas:
+    """Those that a registry keeps in this broker, for clients that may read them."""
+    topic = context.broker.topics.find(SCHEMAS_TOPIC)
+    if topic is None or not context.guard.may(Operation.READ, Kind.TOPIC, SCHEMAS_TOPIC):
+        return {}
+    await context.kept.schemas.refresh(context.broker, topic, on_a_thread)
+    return context.kept.schemas
 
 
 def _check(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:
@@ -181,6 +192,7 @@ async def _produce(context: CallContext, parameters: OfTopic, body: NewRecords) 
         partition = _partition_for(context, topic, record.partition, key, now)
         places.append((partition, builders[partition].count))
         builders[partition].add(key, value, headers, now if record.timestamp is None else record.timestamp)
+    context.guard.note("produce", f"{Kind.TOPIC}:{topic.name}", f"{len(places)} records")
     return ProducedRecords(records=await _append(context, topic, builders, places))
 
 
@@ -228,8 +240,9 @@ RECORDS: Final = (
         "offsets, from the offset or the time on, or from the beginning for a `key`. The answer "
         "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
         "the other parameters unchanged. Markers of transactions are never shown. Values are "
-        "decoded as text, JSON or MessagePack where they are that; a payload with a schema id is"
-        " told as Avro or Protobuf and shown as hex.",
+        "decoded as text, JSON or MessagePack where they are that. Of payloads with the id of a schema, "
+        "Avro is decoded if the schema registry keeps its schemas in this broker (topic `_schemas`), and "
+        "Protocol Buffers are shown by the numbers of their fields.",
         handler=_read,
         parameters=RecordsWanted,
         result=Records,

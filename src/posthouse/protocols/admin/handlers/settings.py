@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.dynamic_settings import Scope
+from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
@@ -50,7 +50,7 @@ async def _describe(context: CallContext, parameters: NoParameters, body: NoBody
             )
         )
     changed = context.broker.dynamic_settings
-    for scope in Scope:
+    for scope in SettingScope:
         for name, text in sorted(changed.get(scope).items()):
             meaning = f"Changed while the broker runs, for the {scope}."
             found.append(BrokerSetting(name=name, value=text, source="runtime", meaning=meaning))

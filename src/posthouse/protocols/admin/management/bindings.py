@@ -164,7 +164,7 @@ async def _bind(context: CallContext, request: HttpRequest, parameters: Paramete
         arguments=table(body, "arguments"),
     )
     await channel_of(context, namespace).bind(binding)
-    _note(context, "bind", namespace, binding)
+    note_binding(context, "bind", namespace, binding)
     place = f"{quote(binding.destination, safe='')}/{quote(properties_key(binding), safe='~')}"
     return Response(status=201, content_type="", headers=(("location", place),))
 
@@ -173,11 +173,11 @@ async def _unbind(context: CallContext, request: HttpRequest, parameters: Parame
     namespace = namespace_of(context, parameters)
     binding = _one(context, namespace, parameters)
     await channel_of(context, namespace).unbind(binding)
-    _note(context, "unbind", namespace, binding)
+    note_binding(context, "unbind", namespace, binding)
     return NO_CONTENT
 
 
-def _note(context: CallContext, action: str, namespace: Namespace, binding: Binding) -> None:
+def note_binding(context: CallContext, action: str, namespace: Namespace, binding: Binding) -> None:
     source, destination = namespace.topic_of(binding.source), namespace.topic_of(binding.destination)
     context.guard.note(action, f"{Kind.TOPIC}:{destination}", f"from {source}")
 

@@ -12,7 +12,7 @@ _ACCESS_REFUSED = 403
 _NOT_FOUND = 404
 
 
-class Refusal(Problem):
+class ManagementRefusal(Problem):
     """With RabbitMQ's own word for the kind of error."""
 
     def __init__(self, status: int, error: str, reason: str) -> None:
@@ -20,26 +20,26 @@ class Refusal(Problem):
         self.error = error
 
 
-def bad_request(reason: str) -> Refusal:
-    return Refusal(400, "bad_request", reason)
+def bad_request(reason: str) -> ManagementRefusal:
+    return ManagementRefusal(400, "bad_request", reason)
 
 
-def not_found() -> Refusal:
-    return Refusal(404, "Object Not Found", "Not Found")
+def not_found() -> ManagementRefusal:
+    return ManagementRefusal(404, "Object Not Found", "Not Found")
 
 
-def refusal_of(refused: DirectRefusal) -> Refusal:
+def refusal_of(refused: DirectRefusal) -> ManagementRefusal:
     if refused.code == _ACCESS_REFUSED:
-        return Refusal(401, "not_authorised", str(refused))
+        return ManagementRefusal(401, "not_authorised", str(refused))
     if refused.code == _NOT_FOUND:
-        return Refusal(404, "not_found", str(refused))
+        return ManagementRefusal(404, "not_found", str(refused))
     return bad_request(str(refused))
 
 
 def rabbitmq_error(problem: Problem) -> Response:
     """RabbitMQ answers 401 where a permission is missing; rabbitmqadmin knows that, and not 403."""
     status, reason = problem.status, problem.detail
-    if isinstance(problem, Refusal):
+    if isinstance(problem, ManagementRefusal):
         error = problem.error
     elif status == HTTPStatus.FORBIDDEN:
         status, error = 401, "not_authorised"

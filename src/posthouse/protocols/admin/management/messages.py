@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.management.errors import Refusal, bad_request
+from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
 from posthouse.protocols.admin.management.requests import (
     body_of,
     channel_of,
@@ -82,7 +82,7 @@ async def _get(context: CallContext, request: HttpRequest, parameters: Parameter
         got = await channel_of(context, namespace).get(parameters["name"], most, _MOST_BYTES, after)
     except DirectRefusal as refused:
         if refused.code == 404:
-            raise Refusal(404, "not_found", f"NOT_FOUND - {refused}") from None
+            raise ManagementRefusal(404, "not_found", f"NOT_FOUND - {refused}") from None
         raise
     if got and after is not After.REQUEUE:
         name = namespace.topic_of(parameters["name"])

@@ -9,7 +9,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.errors import UnknownNamespace
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.management.errors import Refusal, bad_request, not_found
+from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request, not_found
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.reachable_namespaces import reachable_namespace, reachable_namespaces
 from posthouse.protocols.admin.request import HttpRequest
@@ -122,7 +122,7 @@ def table(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise bad_request(f"{name} must be an object")
     if _has_null(value):
-        raise Refusal(400, "bad_request", "null_not_allowed")
+        raise ManagementRefusal(400, "bad_request", "null_not_allowed")
     return value
 
 

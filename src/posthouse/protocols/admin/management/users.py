@@ -1,10 +1,11 @@
 """Users and their permissions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.users import check_name, check_password
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request, not_found
@@ -20,6 +21,7 @@ from posthouse.protocols.admin.management.requests import body_of, namespace_of,
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.turns import in_turns
 
 _ALL: Final = ".*"
 _TRANSLATED: Final = frozenset(operation for each in OPERATIONS.values() for operation in each)
@@ -47,11 +49,17 @@ def user_names(context: CallContext) -> list[str]:
 
 
 def permission_view(context: CallContext, user: str, namespace: Namespace) -> dict[str, Any]:
-    view: dict[str, Any] = {"user": user, "vhost": namespace.name}
+    mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
+    return _permission_view(context, user, _virtual_host(context, namespace), mine)
+
+
+def _permission_view(
+    context: CallContext, user: str, vhost: VirtualHost, mine: Sequence[Acl]
+) -> dict[str, Any]:
+    """`mine` are those of the user."""
+    view: dict[str, Any] = {"user": user, "vhost": vhost.name}
     if user in context.settings.superusers:
         return view | dict.fromkeys(OPERATIONS, _ALL)
-    mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
-    vhost = _virtual_host(context, namespace)
     return view | {word: pattern_of(mine, vhost, word) for word in OPERATIONS}
 
 
@@ -64,13 +72,19 @@ def _is_of(acl: Acl, user: str) -> bool:
     return acl.kind is Kind.TOPIC and acl.allow and acl.principal == f"User:{user}"
 
 
-def permissions(context: CallContext) -> list[dict[str, Any]]:
-    views = [
-        permission_view(context, user, namespace)
-        for user in user_names(context)
-        for namespace in context.broker.namespaces
-    ]
-    return [view for view in views if any(view[word] for word in OPERATIONS)]
+async def permissions(context: CallContext) -> list[dict[str, Any]]:
+    """In turns: there may be very many users and ACLs."""
+    by_principal: dict[str, list[Acl]] = {}
+    async for acl in in_turns(list(context.broker.access.acls)):
+        if acl.kind is Kind.TOPIC and acl.allow:
+            by_principal.setdefault(acl.principal, []).append(acl)
+    vhosts = [_virtual_host(context, namespace) for namespace in context.broker.namespaces]
+    found = []
+    async for user in in_turns(user_names(context), steps=1):
+        mine = by_principal.get(f"User:{user}", ())
+        views = [_permission_view(context, user, vhost, mine) for vhost in vhosts]
+        found += [view for view in views if any(view[word] for word in OPERATIONS)]
+    return found
 
 
 async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> bool:
@@ -78,8 +92,10 @@ async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> 
     users = context.broker.access.users
     is_new = users.get(name) is None
     if "password" in body:
-        await users.set_password(name, text(body, "password"))
+        check_name(name)
+        check_password(text(body, "password"))
         context.guard.note("set-credential", f"user:{name}")
+        await users.set_password(name, text(body, "password"))
     elif is_new:
         raise bad_request(
             "give the password: users are stored with SCRAM's keys, which cannot be made of RabbitMQ's hashes"
@@ -93,9 +109,11 @@ async def set_permissions(
     vhost = _virtual_host(context, namespace)
     wanted = [acl for word in OPERATIONS for acl in acls_of(user, vhost, word, text(body, word))]
     _check_changeable(context, user, vhost)
-    await context.broker.access.acls.add(wanted)
+    for acl in wanted:
+        acl.check()
     for acl in wanted:
         context.guard.note("create-acl", acl.resource, acl.rule)
+    await context.broker.access.acls.add(wanted)
     await _remove(context, user, vhost, keep=frozenset(wanted))
 
 
@@ -118,17 +136,20 @@ def _check_changeable(context: CallContext, user: str, vhost: VirtualHost) -> No
 async def _remove(context: CallContext, user: str, vhost: VirtualHost, keep: frozenset[Acl]) -> None:
     """Remove the ACLs of the user for this virtual host that are not in `keep`."""
 
-    def is_meant(acl: Acl) -> bool:
-        return (
+    def is_noted(acl: Acl) -> bool:
+        """Audited inside the change, before it is made."""
+        is_meant = (
             _is_of(acl, user)
             and acl not in keep
             and acl.operation in _TRANSLATED
             and vhost.is_reached_by(acl)
             and not vhost.others_reached_by(acl)
         )
+        if is_meant:
+            context.guard.note("delete-acl", acl.resource, acl.rule)
+        return is_meant
 
-    for acl in await context.broker.access.acls.remove(is_meant):
-        context.guard.note("delete-acl", acl.resource, acl.rule)
+    await context.broker.access.acls.remove(is_noted)
 
 
 def _known(context: CallContext, name: str) -> str:
@@ -158,14 +179,14 @@ async def _set(context: CallContext, request: HttpRequest, parameters: Parameter
 async def _delete(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
     name = _known(context, parameters["user"])
-    await context.broker.access.users.delete(name)
     context.guard.note("delete-credential", f"user:{name}")
+    await context.broker.access.users.delete(name)
     return NO_CONTENT
 
 
 async def _permissions(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
-    views = permissions(context)
+    views = await permissions(context)
     if "user" in parameters:
         views = [view for view in views if view["user"] == _known(context, parameters["user"])]
     if "vhost" in parameters:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from posthouse.protocols.admin.metrics.family import counter, gauge
+from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.peer_traffic import PeerTraffic
@@ -10,10 +10,20 @@ from posthouse.protocols.peer_traffic import PeerTraffic
 LIVE: Final = gauge("posthouse_cluster_brokers", "Brokers that share the storage and were seen lately.")
 HOLDER: Final = gauge(
     "posthouse_lease_held",
-    "1 if this broker is the coordinator: it holds the lease, whose time is not over. 0 in members.",
+    "1 if this broker is the coordinator, and its lease is not over. 0 in members.",
 )
-EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the lease; every takeover raises it.")
-LEFT: Final = gauge("posthouse_lease_seconds", "How long the lease lasts unless it is renewed.")
+EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the coordinator; every takeover raises it.")
+LEFT: Final = gauge("posthouse_lease_seconds", "How long the coordinator's lease lasts unless it is renewed.")
+SCOPES: Final = gauge("posthouse_scopes_held", "Scopes of groups that this broker holds.")
+TAKEN: Final = counter("posthouse_scopes_taken_total", "Scopes of groups that this broker took.")
+HANDED_OVER: Final = counter(
+    "posthouse_scopes_handed_over_total", "Scopes of groups that this broker handed over to another one."
+)
+MOVES: Final = histogram(
+    "posthouse_scope_move_duration_seconds",
+    "Time to load a scope that was taken (load), and to end its commits and release it (unload).",
+    "step",
+)
 RELAYED: Final = counter(
     "posthouse_relayed_requests_total", "Kafka requests that this member sent to the coordinator."
 )
@@ -33,6 +43,10 @@ FAMILIES: Final = (
     HOLDER,
     EPOCH,
     LEFT,
+    SCOPES,
+    TAKEN,
+    HANDED_OVER,
+    MOVES,
     RELAYED,
     RELAY_FAILURES,
     UNANSWERED,
@@ -58,3 +72,8 @@ def collect(membership: Membership | None, traffic: PeerTraffic | None, samples:
     samples.add(HOLDER, int(membership.lease is not None and membership.lease.is_valid))
     samples.add(EPOCH, membership.epoch)
     samples.add(LEFT, membership.lease_seconds_left)
+    samples.add(SCOPES, membership.moves.held)
+    samples.add(TAKEN, membership.moves.taken)
+    samples.add(HANDED_OVER, membership.moves.handed_over)
+    samples.add(MOVES, membership.moves.load_seconds, "load")
+    samples.add(MOVES, membership.moves.unload_seconds, "unload")

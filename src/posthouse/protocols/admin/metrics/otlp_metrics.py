@@ -2,24 +2,26 @@
 
 OpenTelemetry's SDK exports on a thread of its own, which must not look at the broker. So the event loop
 collects from time to time, and the thread gets what was collected last. OpenTelemetry reads its own
-environment variables: OTEL_METRIC_EXPORT_INTERVAL, and those that `otel_exporters` names.
+environment variables: OTEL_METRIC_EXPORT_INTERVAL, and those that `otel_exporters` names. Histograms are in
+`otlp_histograms`.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from time import time_ns
 from typing import Final
 
 from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
 
 from posthouse.model.histogram import Histogram
 from posthouse.otel_exporters import METRICS, new_exporter, otlp, resource
 from posthouse.protocols.admin.metrics.collector import FAMILIES, MetricsCollector
 from posthouse.protocols.admin.metrics.family import Family, MetricKind
-from posthouse.protocols.admin.metrics.samples import FamilySamples, Value
+from posthouse.protocols.admin.metrics.otlp_histograms import HistogramPoints, HistogramReader
+from posthouse.protocols.admin.metrics.samples import FamilySamples
 
 log = logging.getLogger(__name__)
 
@@ -34,23 +36,16 @@ _Observe = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class OtlpMetrics:
-    def __init__(
-        self,
-        collector: MetricsCollector,
-        reader: MetricReader | None = None,
-        environment: Mapping[str, str] = os.environ,
-    ) -> None:
-        """`reader` collects and exports; without one, it is OpenTelemetry's for OTLP. Raises InvalidConfig if
-        the environment asks for a protocol that is not installed."""
+    def __init__(self, collector: MetricsCollector, environment: Mapping[str, str] = os.environ) -> None:
+        """Raises InvalidConfig if the environment asks for a protocol that is not installed."""
         self._collector = collector
         self._seconds = _interval_ms(environment) / 1000 / _COLLECTIONS_PER_EXPORT
         self._collected: dict[Family, FamilySamples] = {}
         """Replaced as a whole: the exporter's thread reads it."""
         self._task: asyncio.Task[None] | None = None
-        if reader is None:
-            exporter = new_exporter(METRICS, otlp(METRICS, environment))
-            reader = PeriodicExportingMetricReader(exporter)
-        self._provider = MeterProvider([reader], resource(), shutdown_on_exit=False)
+        exporter = new_exporter(METRICS, otlp(METRICS, environment))
+        self._reader = HistogramReader(exporter, HistogramPoints(environment, time_ns()))
+        self._provider = MeterProvider([self._reader], resource(), shutdown_on_exit=False)
         self._declare()
 
     def start(self) -> None:
@@ -69,7 +64,7 @@ class OtlpMetrics:
         collected: dict[Family, FamilySamples] = {}
         async for samples in self._collector.collect():
             collected.update(samples)
-        self._collected = collected
+        self._collected = self._reader.collected = collected
 
     async def _run(self) -> None:
         while True:
@@ -88,29 +83,14 @@ class OtlpMetrics:
                 meter.create_observable_counter(
                     family.name, [self._values(family)], description=family.meaning
                 )
-            else:
-                for suffix, part in (("count", _count), ("sum", _sum)):
-                    name = f"{family.name}_{suffix}"
-                    meter.create_observable_counter(
-                        name, [self._values(family, part)], description=family.meaning
-                    )
 
-    def _values(self, family: Family, part: Callable[[Value], float] | None = None) -> _Observe:
+    def _values(self, family: Family) -> _Observe:
         def observe(options: CallbackOptions) -> Iterable[Observation]:
             for labels, value in self._collected.get(family, ()):
-                number = part(value) if part is not None else value
-                assert not isinstance(number, Histogram)
-                yield Observation(number, dict(zip(family.labels, labels, strict=True)))
+                assert not isinstance(value, Histogram)
+                yield Observation(value, dict(zip(family.labels, labels, strict=True)))
 
         return observe
-
-
-def _count(value: Value) -> float:
-    return value.count if isinstance(value, Histogram) else 0
-
-
-def _sum(value: Value) -> float:
-    return value.sum if isinstance(value, Histogram) else 0
 
 
 def _interval_ms(environment: Mapping[str, str]) -> float:

@@ -49,7 +49,7 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
     tag = tag or channel.session.names.consumer()
     if method.queue == REPLY_TO:
         return _consume_replies(channel, method, tag)
-    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
+    check_queue(channel.session, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     subject = channel.subject("queue", queue.name)
     queue_type = queue.definition.arguments.get(QUEUE_TYPE, CLASSIC)
@@ -75,10 +75,10 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
 
 
 async def _begin(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -> None:
-    """A consumer that comes to messages gets them with the answer, in one piece.
+    """A consumer of a queue with messages gets the first ones together with consume-ok.
 
-    RabbitMQ does it so fast that clients have come to rely on it: what comes after they have cancelled the
-    consumer is lost to some of them.
+    RabbitMQ delivers so fast that clients rely on it: some lose messages that arrive after the consumer was
+    cancelled.
     """
     await channel.session.unfinished.drained()
     if not channel.is_closed:
@@ -141,7 +141,7 @@ def cancel_ok(channel: Channel, method: Basic.CancelOk) -> None:
 
 
 def get(channel: Channel, method: Basic.Get) -> Answer:
-    check_queue(channel, Operation.READ, channel.queue_name(method.queue))
+    check_queue(channel.session, Operation.READ, channel.queue_name(method.queue))
     queue = channel.queue(method.queue)
     if not isinstance(queue, Queue):
         raise not_supported("basic.get", channel.subject("queue", queue.name))

@@ -20,7 +20,7 @@ def declare(channel: Channel, method: Exchange.Declare) -> Answer:
 
 
 async def _declare_later(channel: Channel, method: Exchange.Declare) -> bytes | None:
-    """It may be on its way out."""
+    """Wait for effects under way: they may delete the exchange."""
     await channel.namespace.effects.done()
     answer = _declare(channel, method)
     return answer if answer is None or isinstance(answer, bytes) else await answer
@@ -31,7 +31,7 @@ def _declare(channel: Channel, method: Exchange.Declare) -> Answer:
     subject = channel.subject("exchange", name)
     if method.passive:
         check_not_default(name)
-        check_exchange(channel, Operation.DESCRIBE, name)
+        check_exchange(channel.session, Operation.DESCRIBE, name)
         channel.exchange(name)
         return None if method.nowait else channel.answer(Exchange.DeclareOk())
     definition = exchange_definition(method, subject)
@@ -42,16 +42,16 @@ def _declare(channel: Channel, method: Exchange.Declare) -> Answer:
         check_not_reserved("exchange", name)
         _check_new(channel, definition)
         return _make(channel, definition, nowait=method.nowait)
-    check_exchange(channel, Operation.DESCRIBE, name)
+    check_exchange(channel.session, Operation.DESCRIBE, name)
     check_same_exchange(known.definition, definition, subject)
     return None if method.nowait else channel.answer(Exchange.DeclareOk())
 
 
 def _check_new(channel: Channel, definition: ExchangeDefinition) -> None:
-    check_exchange(channel, Operation.CREATE, definition.name)
+    check_exchange(channel.session, Operation.CREATE, definition.name)
     if definition.alternate is not None:
-        check_exchange(channel, Operation.READ, definition.name)
-        check_onward(channel, definition.alternate)
+        check_exchange(channel.session, Operation.READ, definition.name)
+        check_onward(channel.session, definition.alternate)
 
 
 async def _make(channel: Channel, definition: ExchangeDefinition, *, nowait: bool) -> bytes | None:
@@ -64,7 +64,7 @@ async def delete(channel: Channel, method: Exchange.Delete) -> bytes | None:
     name = stripped(method.exchange)
     subject = channel.subject("exchange", name)
     check_not_default(name)
-    check_exchange(channel, Operation.DELETE, name)
+    check_exchange(channel.session, Operation.DELETE, name)
     if name.startswith("amq."):
         raise access_refused(f"deletion of system {subject} not allowed")
     await channel.session.settled()
@@ -84,15 +84,15 @@ async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
 
 
 async def unbind(channel: Channel, method: Exchange.Unbind) -> bytes | None:
-    """Nothing happens where there is no such binding, or not even the exchanges."""
+    """A no-op if the binding or the exchanges do not exist."""
     await channel.namespace.unbind(_binding(channel, method))
     return None if method.nowait else channel.answer(Exchange.UnbindOk())
 
 
 def _binding(channel: Channel, method: Exchange.Bind | Exchange.Unbind) -> Binding:
     check_not_default(method.source, method.destination)
-    check_exchange(channel, Operation.WRITE, method.destination)
-    check_exchange(channel, Operation.READ, method.source)
+    check_exchange(channel.session, Operation.WRITE, method.destination)
+    check_exchange(channel.session, Operation.READ, method.source)
     return Binding(
         source=method.source,
         destination=method.destination,

@@ -68,11 +68,11 @@ async def _declare(
 
 
 async def _declared_before(channel: Channel, definition: QueueDefinition) -> LogQueue | None:
-    """The queue that is there, if it is just as it is declared now."""
+    """The existing queue, if it equals this declaration."""
     name, session = definition.name, channel.session
     if name not in channel.namespace.queues:
         return None
-    check_queue(channel, Operation.DESCRIBE, name)
+    check_queue(channel.session, Operation.DESCRIBE, name)
     known = channel.namespace.queue(name, session)
     subject = channel.subject("queue", name)
     if known.definition.exclusive is not definition.exclusive:
@@ -84,17 +84,17 @@ async def _declared_before(channel: Channel, definition: QueueDefinition) -> Log
 
 def _check_new(channel: Channel, definition: QueueDefinition, *, is_own: bool) -> None:
     if is_own:
-        check_own_queue(channel, definition.name)
+        check_own_queue(channel.session, definition.name)
     else:
-        check_queue(channel, Operation.CREATE, definition.name)
+        check_queue(channel.session, Operation.CREATE, definition.name)
     if definition.dead_letter_exchange is not None:
         if not is_own:
-            check_queue(channel, Operation.READ, definition.name)
-        check_onward(channel, definition.dead_letter_exchange, definition.dead_letter_key)
+            check_queue(channel.session, Operation.READ, definition.name)
+        check_onward(channel.session, definition.dead_letter_exchange, definition.dead_letter_key)
 
 
 async def _look_up(channel: Channel, name: str, *, nowait: bool) -> bytes | None:
-    check_queue(channel, Operation.DESCRIBE, name)
+    check_queue(channel.session, Operation.DESCRIBE, name)
     await channel.session.settled(name)
     with speaking_of(channel.subject("queue", name)):
         queue = channel.namespace.queue(name, channel.session)
@@ -126,7 +126,7 @@ async def bind(channel: Channel, method: Queue.Bind) -> bytes | None:
 
 
 async def unbind(channel: Channel, method: Queue.Unbind) -> bytes | None:
-    """Nothing happens where there is no such binding, or not even the queue."""
+    """A no-op if the binding or the queue does not exist."""
     binding = _binding(channel, method)
     if binding.destination in channel.namespace.queues:
         channel.queue(binding.destination)  # raises where it is exclusive to another session
@@ -141,8 +141,8 @@ def _binding(channel: Channel, method: Queue.Bind | Queue.Unbind) -> Binding:
     if not method.queue and not key:
         key = name
     check_not_default(method.exchange)
-    check_queue(channel, Operation.WRITE, name)
-    check_exchange(channel, Operation.READ, method.exchange)
+    check_queue(channel.session, Operation.WRITE, name)
+    check_exchange(channel.session, Operation.READ, method.exchange)
     return Binding(
         source=method.exchange,
         destination=name,
@@ -153,11 +153,11 @@ def _binding(channel: Channel, method: Queue.Bind | Queue.Unbind) -> Binding:
 
 async def purge(channel: Channel, method: Queue.Purge) -> bytes | None:
     name = channel.queue_name(method.queue)
-    check_queue(channel, Operation.READ, name)
+    check_queue(channel.session, Operation.READ, name)
     queue = channel.queue(method.queue)
     if not isinstance(queue, LeasingQueue):
         raise not_supported("queue.purge", channel.subject("queue", queue.name))
-    note_purge(channel, name)
+    note_purge(channel.session, name)
     await channel.session.settled(name)
     count = queue.purge()
     return None if method.nowait else channel.answer(Queue.PurgeOk(count))
@@ -165,7 +165,7 @@ async def purge(channel: Channel, method: Queue.Purge) -> bytes | None:
 
 async def delete(channel: Channel, method: Queue.Delete) -> bytes | None:
     name = channel.queue_name(stripped(method.queue))
-    check_queue(channel, Operation.DELETE, name)
+    check_queue(channel.session, Operation.DELETE, name)
     await channel.session.settled(name)
     with speaking_of(channel.subject("queue", name)):
         count = await channel.namespace.delete_queue(

@@ -4,17 +4,17 @@ from dataclasses import dataclass, field
 
 from pamqp.commands import Tx
 
+from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.amqp.channel import Channel
 from posthouse.protocols.amqp.deliveries import by_queue
 from posthouse.protocols.amqp.errors import Refused, precondition_failed
-from posthouse.protocols.amqp.publishes import give_back, reply
 from posthouse.protocols.amqp.transactions import ChannelTransaction, Collected, TransactionalPublish
 
 
 @dataclass(frozen=True, slots=True)
 class _CommitOutcome:
-    """What is left to do when a transaction is durable."""
+    """What has to follow when a transaction is durable."""
 
     unroutable: list[TransactionalPublish] = field(default_factory=list)
     """To be returned to the client: they were mandatory."""
@@ -34,9 +34,9 @@ async def commit(channel: Channel, method: Tx.Commit) -> bytes | None:
     if channel.is_closed:
         return None
     for each in committed.replies:
-        reply(channel, each.key, each.properties, each.body, mandatory=each.mandatory)
+        channel.publish_reply(each.key, each.properties, each.body, mandatory=each.mandatory)
     for each in committed.unroutable:
-        give_back(channel, each.exchange.name.encode(), each.key, each.properties, each.body)
+        channel.return_unroutable(each.exchange.name.encode(), each.key, each.properties, each.body)
     return channel.answer(Tx.CommitOk())
 
 
@@ -57,7 +57,7 @@ async def _commit(channel: Channel, collected: Collected) -> _CommitOutcome:
     Messages and acknowledgements are one write. Rejections follow it: should the broker fail between the
     two, the messages are delivered again, and their next consumer rejects them again.
     """
-    wave = channel.session.unfinished.publishing.transaction()
+    wave = TransactionWave(channel.session.unfinished.publishing)
     committed = _CommitOutcome()
     try:
         for each in collected.publishes:
@@ -85,7 +85,7 @@ async def _commit(channel: Channel, collected: Collected) -> _CommitOutcome:
 
 
 def _failed(channel: Channel, collected: Collected, error: PosthouseError) -> Refused:
-    """Nothing of it has happened. The channel is closed for it, if it is not closed already."""
+    """The transaction has had no effect. The channel is closed, if it is not closed already."""
     channel.deliveries.put_back(collected.deliveries())
     if channel.is_closed:
         channel.release_all()

@@ -1,10 +1,6 @@
 """AlterConfigs: replaces all overrides of a topic, a group or the broker."""
 
-from functools import partial
-
-from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import PosthouseError
-from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,
@@ -12,11 +8,9 @@ from posthouse.protocols.kafka.codec.generated.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,
 )
-from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.own_configs import change_own
-from posthouse.protocols.kafka.permissions import require_on_configured
+from posthouse.protocols.kafka.own_configs import alter_resource
 from posthouse.protocols.kafka.topic_configs import kept_overrides
 
 
@@ -32,31 +26,20 @@ async def _altered(
     answer = AlterConfigsResourceResponse(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
+    configs = resource.configs
     try:
-        require_on_configured(
-            context, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
-        )
-        check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        if resource.resource_type != ResourceType.TOPIC:
-            wanted = _given(resource.configs)
-            await change_own(
-                context,
-                resource.resource_type,
-                resource.resource_name,
-                lambda _: wanted,
-                validate_only=validate_only,
-            )
-            return answer
-        await context.broker.configure_topic(
-            resource.resource_name, partial(_replaced, resource.configs), validate_only=validate_only
+        await alter_resource(
+            context,
+            resource.resource_type,
+            resource.resource_name,
+            [config.name for config in configs],
+            own=lambda _: _given(configs),
+            of_topic=lambda _: kept_overrides(_given(configs)),
+            validate_only=validate_only,
         )
     except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
     return answer
-
-
-def _replaced(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
-    return kept_overrides(_given(configs))
 
 
 def _given(configs: list[AlterableConfig]) -> dict[str, str]:

@@ -45,6 +45,11 @@ async def _delete(
             raise Refused(
                 ErrorCode.POLICY_VIOLATION, f"{name!r} is compacted: it keeps the latest record of each key"
             )
+        # The permission alone would read as if the topic had been deleted.
+        end = "its end" if before is None else before
+        context.guard.note(
+            "delete-records", f"topic:{name}", f"of partition {wanted.partition_index} before {end}"
+        )
         result.low_watermark = await context.broker.delete_records(topic, wanted.partition_index, before)
     except (PosthouseError, Refused) as error:
         result.error_code = code_of(error)

@@ -1,9 +1,7 @@
 """IncrementalAlterConfigs: sets or deletes single settings, or changes lists."""
 
-from enum import IntEnum
 from functools import partial
 
-from posthouse.broker.access.operations import Operation as Permission
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.model.setting_values import ValueKind, items
 from posthouse.model.topics import Topic
@@ -14,19 +12,11 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from posthouse.protocols.kafka.config_resources import ResourceType, check_alterable
+from posthouse.protocols.kafka.config_resources import ConfigOperation
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.own_configs import change_own, changed_own
-from posthouse.protocols.kafka.permissions import require_on_configured
+from posthouse.protocols.kafka.own_configs import alter_resource, changed_own
 from posthouse.protocols.kafka.topic_configs import checked_override, kept_name, text_of, type_of
-
-
-class Operation(IntEnum):
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 async def handle(
@@ -43,22 +33,16 @@ async def _altered(
     answer = AlterConfigsResourceResponse(
         resource_type=resource.resource_type, resource_name=resource.resource_name
     )
+    configs = resource.configs
     try:
-        require_on_configured(
-            context, Permission.ALTER_CONFIGS, resource.resource_type, resource.resource_name
-        )
-        check_alterable(resource.resource_type, [config.name for config in resource.configs])
-        if resource.resource_type != ResourceType.TOPIC:
-            await change_own(
-                context,
-                resource.resource_type,
-                resource.resource_name,
-                partial(changed_own, resource.configs),
-                validate_only=validate_only,
-            )
-            return answer
-        await context.broker.configure_topic(
-            resource.resource_name, partial(_changed, resource.configs), validate_only=validate_only
+        await alter_resource(
+            context,
+            resource.resource_type,
+            resource.resource_name,
+            [config.name for config in configs],
+            own=partial(changed_own, configs),
+            of_topic=partial(_changed, configs),
+            validate_only=validate_only,
         )
     except (PosthouseError, Refused) as error:
         answer.error_code, answer.error_message = code_of(error), str(error)
@@ -68,15 +52,15 @@ async def _altered(
 def _changed(configs: list[AlterableConfig], topic: Topic) -> dict[str, str]:
     overrides = dict(topic.overrides)
     for config in configs:
-        if config.config_operation == Operation.DELETE:
+        if config.config_operation == ConfigOperation.DELETE:
             overrides.pop(kept_name(config.name), None)
             continue
         if config.value is None:
             raise Refused(ErrorCode.INVALID_REQUEST, f"setting {config.name!r} has no value")
-        if config.config_operation == Operation.SET:
+        if config.config_operation == ConfigOperation.SET:
             name, value = checked_override(config.name, config.value)
             overrides[name] = value
-        elif config.config_operation in (Operation.APPEND, Operation.SUBTRACT):
+        elif config.config_operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
             overrides[config.name] = _changed_list(config, topic)
         else:
             raise Refused(ErrorCode.INVALID_REQUEST, f"unknown operation {config.config_operation}")
@@ -92,7 +76,7 @@ def _changed_list(config: AlterableConfig, topic: Topic) -> str:
             f"{config.name} is not a list: it can be set or deleted, not added to or subtracted from"
         )
     current, given = items(text_of(topic, config.name)), items(config.value or "")
-    if config.config_operation == Operation.APPEND:
+    if config.config_operation == ConfigOperation.APPEND:
         return ",".join(current + [item for item in given if item not in current])
     return ",".join(item for item in current if item not in given)
 

@@ -129,8 +129,6 @@ async def _look_and_handle(
 
 def _check(context: Context, request: ProduceRequest) -> None:
     if request.transactional_id is not None:
-        if request.acks:  # without a response it cannot be relayed, and its batches are refused here
-            context.require_coordinator()
         require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     if request.acks not in (-1, 0, 1):
         raise Refused(

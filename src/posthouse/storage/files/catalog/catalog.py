@@ -32,9 +32,9 @@ from posthouse.storage.files.catalog.rows import (
     FORMAT,
     SCHEMA,
     UNKNOWN_FRAME,
+    CatalogSnapshot,
     Contents,
     SegmentRow,
-    Snapshot,
     TopicRow,
     check_format,
     drop_orphans,
@@ -227,7 +227,7 @@ class Catalog:
         """Record the loss until the broker has handled it: the next checkpoint removes the evidence."""
         self._define(lambda connection: put_meta(connection, {"lost_commits": str(int(has_lost))}))
 
-    def checkpoint(self, snapshot: Snapshot) -> None:
+    def checkpoint(self, snapshot: CatalogSnapshot) -> None:
         def write(connection: sqlite3.Connection) -> None:
             put_segments(connection, snapshot.segments, snapshot.first_segments)
             put_meta(connection, {"frame": str(snapshot.frame)})

@@ -101,7 +101,7 @@ class SegmentRow:
 
 
 @dataclass(slots=True, kw_only=True)
-class Snapshot:
+class CatalogSnapshot:
     """What a checkpoint writes: the partitions and segments that changed since the last one."""
 
     frame: int

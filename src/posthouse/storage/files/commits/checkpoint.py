@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from posthouse.model.ids import PartitionId
 from posthouse.storage.files.catalog.catalog import Catalog
 from posthouse.storage.files.catalog.producer_rows import rows
-from posthouse.storage.files.catalog.rows import PartitionRow, SegmentRow, Snapshot
+from posthouse.storage.files.catalog.rows import CatalogSnapshot, PartitionRow, SegmentRow
 from posthouse.storage.files.segments.header import index_seed
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.segments.segment import Segment
@@ -39,7 +39,7 @@ class _IndexBlock:
 class Checkpoint:
     """One checkpoint: `take` collects it on the event loop, `write` writes it on any thread."""
 
-    snapshot: Snapshot
+    snapshot: CatalogSnapshot
     logs: list[PartitionLog]
     segments: list[Segment]
     _producers: list[tuple[PartitionLog, Changes]] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Checkpoint:
 def take(
     frame: int, logs: Collection[PartitionLog], state: dict[tuple[int, bytes], bytes | None]
 ) -> Checkpoint:
-    checkpoint = Checkpoint(Snapshot(frame=frame, state=dict(state)), list(logs), [])
+    checkpoint = Checkpoint(CatalogSnapshot(frame=frame, state=dict(state)), list(logs), [])
     snapshot = checkpoint.snapshot
     for owner in logs:
         snapshot.partitions.append(PartitionRow(owner.id, owner.start, owner.end))

@@ -23,7 +23,7 @@ DATA_PER_JOURNAL = 4
 """A checkpoint is due when the journal is full, or when segments got this many times its size without it."""
 
 
-class Host(Protocol):
+class CheckpointHost(Protocol):
     """Operations of the storage that checkpoints need."""
 
     @property
@@ -39,7 +39,7 @@ class Checkpoints:
 
     def __init__(
         self,
-        host: Host,
+        host: CheckpointHost,
         logs: Logs,
         flusher: Flusher,
         journal: Journal,

@@ -19,6 +19,9 @@ from posthouse.storage.files.segments.partition_log import Placement, Repetition
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
 
+_MUCH_UNWRITTEN = 4 * 1024 * 1024
+"""Enough to keep the disk busy."""
+
 
 class Commits:
     """Owned by the event loop."""
@@ -43,6 +46,10 @@ class Commits:
         self._subscribers: list[Arrived] = []
         self._generation = 0
         self.unwritten_bytes = 0
+
+    @property
+    def is_behind(self) -> bool:
+        return self.unwritten_bytes > _MUCH_UNWRITTEN
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()

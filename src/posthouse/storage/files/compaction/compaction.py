@@ -45,7 +45,7 @@ class _Damaged(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceSegment:
     """A segment and the first offset behind it."""
 
     segment: Segment
@@ -73,7 +73,7 @@ class Pass:
         disk: Disk,
         files: OpenFiles,
         owner: PartitionLog,
-        sources: list[Source],
+        sources: list[SourceSegment],
         rules: Rules,
         *,
         map_bytes: int,
@@ -113,7 +113,7 @@ class Pass:
                 break
         self._cleaner = BatchCleaner(self._rules, self._keys, self.clean_to)
 
-    def _collect(self, source: Source) -> int:
+    def _collect(self, source: SourceSegment) -> int:
         """Collect the keys of one segment; returns the first offset that was not read."""
         with self._opened(source.segment) as read:
             for step in self._walk(read, source):
@@ -126,9 +126,9 @@ class Pass:
                     return header.next_offset
         return source.end_offset
 
-    def groups(self) -> Iterator[list[Source]]:
+    def groups(self) -> Iterator[list[SourceSegment]]:
         """Neighbours that fit into one segment, in order. A damaged segment is a group of its own."""
-        group: list[Source] = []
+        group: list[SourceSegment] = []
         size = 0
         for source in self._sources:
             if source.segment.base_offset >= self.clean_to:
@@ -142,7 +142,7 @@ class Pass:
         if group:
             yield group
 
-    def clean(self, group: list[Source]) -> list[Cleaned]:
+    def clean(self, group: list[SourceSegment]) -> list[Cleaned]:
         """Clean one group. Groups must be cleaned in order."""
         first = group[0].segment
         path = f"{self._directory}/{segment_name(self._partition, first.base_offset, self._generation)}"
@@ -165,7 +165,7 @@ class Pass:
         horizon = self._cleaner.take_horizon()
         return [self._replaced(group, writer, horizon) if is_new else self._unchanged(group[0], horizon)]
 
-    def _rewrite(self, source: Source, writer: SegmentWriter) -> None:
+    def _rewrite(self, source: SourceSegment, writer: SegmentWriter) -> None:
         with self._opened(source.segment) as read:
             for step in self._walk(read, source):
                 if step.header is None:
@@ -177,7 +177,7 @@ class Pass:
                 else:
                     writer.keep(left, step.header, is_changed=left is not batch)
 
-    def _unchanged(self, source: Source, horizon: int) -> Cleaned:
+    def _unchanged(self, source: SourceSegment, horizon: int) -> Cleaned:
         return Cleaned(
             sources=(source.segment,),
             segment=None,
@@ -185,7 +185,7 @@ class Pass:
             horizon=horizon,
         )
 
-    def _replaced(self, group: list[Source], writer: SegmentWriter, horizon: int) -> Cleaned:
+    def _replaced(self, group: list[SourceSegment], writer: SegmentWriter, horizon: int) -> Cleaned:
         clean_to = min(self.clean_to, group[-1].end_offset)
         segment = Segment(
             self._directory,
@@ -203,7 +203,7 @@ class Pass:
         sources = tuple(source.segment for source in group)
         return Cleaned(sources=sources, segment=segment, clean_to=clean_to, horizon=horizon)
 
-    def _walk(self, read: Reader, source: Source) -> Iterator[Step]:
+    def _walk(self, read: Reader, source: SourceSegment) -> Iterator[Step]:
         segment = source.segment
         for step in walk(read, 0, segment.size, segment.base_offset, source.end_offset):
             if self._stopped.is_set():

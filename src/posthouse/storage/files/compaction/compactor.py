@@ -18,7 +18,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.cleaning.batch_cleaner import Aborted, Rules
 from posthouse.storage.files.catalog.rows import SegmentRow
 from posthouse.storage.files.commits.checkpoint import segment_row
-from posthouse.storage.files.compaction.compaction import Cleaned, Pass, Source, Stopped
+from posthouse.storage.files.compaction.compaction import Cleaned, Pass, SourceSegment, Stopped
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.segments.segment import Segment
 from posthouse.storage.files.system.disk import Disk, SyncFailed
@@ -36,7 +36,7 @@ MAP_BYTES = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class CompactionHost:
     """Operations of the storage that compaction needs."""
 
     checkpoint: Callable[[], Awaitable[bool]]
@@ -46,7 +46,7 @@ class Host:
     has: Callable[[PartitionLog], bool]
     """Whether the log still exists: its topic may be deleted during a pass."""
     changed: Callable[[PartitionLog], None]
-    let_go: Callable[[list[Segment]], None]
+    remove: Callable[[list[Segment]], None]
     fence: Callable[[str], None]
 
 
@@ -56,7 +56,7 @@ class Compactor:
         disk: Disk,
         files: OpenFiles,
         clock: Clock,
-        host: Host,
+        host: CompactionHost,
         workers: Workers,
         metrics: StorageMetrics,
         *,
@@ -161,7 +161,7 @@ class Compactor:
             self._host.changed(owner)
         return work.is_partial
 
-    def _pass(self, owner: PartitionLog, sources: list[Source], now: int) -> Pass:
+    def _pass(self, owner: PartitionLog, sources: list[SourceSegment], now: int) -> Pass:
         end = sources[-1].end_offset
         rules = Rules(
             partition=owner.name,
@@ -188,7 +188,7 @@ class Compactor:
             there = [owner.has(segment) for segment in cleaned.sources]
             if self._stopped.is_set() or not all(there):
                 if cleaned.segment is not None:
-                    self._host.let_go([cleaned.segment])
+                    self._host.remove([cleaned.segment])
                 if self._stopped.is_set():
                     raise Stopped
                 return not any(there)
@@ -201,8 +201,8 @@ class Compactor:
                 # The whole group was trimmed meanwhile: the next checkpoint removes the row.
                 owner.was_trimmed = True
                 self._host.changed(owner)
-                self._host.let_go([cleaned.segment])
-        self._host.let_go(list(cleaned.sources))
+                self._host.remove([cleaned.segment])
+        self._host.remove(list(cleaned.sources))
         return True
 
     async def _note(self, owner: PartitionLog, cleaned: Cleaned) -> None:
@@ -219,14 +219,14 @@ class Compactor:
 
 def sources_of(
     owner: PartitionLog, now_ms: int, needed: Needed = nothing_needed, *, checkpointed: bool = False
-) -> list[Source]:
+) -> list[SourceSegment]:
     """The segments that a pass may clean: all from the first on, except the active one."""
-    sources: list[Source] = []
+    sources: list[SourceSegment] = []
     lowest, stable = needed(owner.id), owner.bounds.stable
     end = stable if lowest is None else min(lowest, stable)
     lag = owner.config.min_compaction_lag_ms
     for segment, following in zip(owner.segments, owner.segments[1:], strict=False):
-        source = Source(segment=segment, end_offset=following.base_offset)
+        source = SourceSegment(segment=segment, end_offset=following.base_offset)
         newest = segment.max_timestamp if segment.max_timestamp >= 0 else segment.created_ms
         if (
             following.base_offset > end
@@ -240,14 +240,14 @@ def sources_of(
     return sources
 
 
-def dirty_from(sources: list[Source]) -> int:
+def dirty_from(sources: list[SourceSegment]) -> int:
     for source in sources:
         if not source.is_clean:
             return max(source.segment.clean_to, source.segment.base_offset)
     return sources[-1].end_offset
 
 
-def is_due(owner: PartitionLog, sources: list[Source], now_ms: int) -> bool:
+def is_due(owner: PartitionLog, sources: list[SourceSegment], now_ms: int) -> bool:
     """Whether enough bytes are dirty, a dirty record is too old, or a delete horizon has passed."""
     config = owner.config
     if not sources:

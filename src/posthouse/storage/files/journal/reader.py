@@ -30,7 +30,7 @@ from posthouse.storage.files.journal.journal import (
 from posthouse.storage.files.system.disk import Disk
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One operation as stored in the journal."""
 
     kind: int
@@ -53,7 +53,7 @@ class PutEntry(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Frame:
     number: int
-    entries: list[Entry | PutEntry]
+    entries: list[JournalEntry | PutEntry]
     synced: int
     """The existence of this frame proves that all frames up to this number were synced."""
 
@@ -150,7 +150,7 @@ class _Scan:
         self.announced = 0
         """The highest number in a valid header of a torn frame."""
 
-    def frames(self) -> Iterator[tuple[int, int, list[Entry | PutEntry]]]:
+    def frames(self) -> Iterator[tuple[int, int, list[JournalEntry | PutEntry]]]:
         """The good frames: position, number and operations of each."""
         data, view = self._data, memoryview(self._data)
         number = self._file.first
@@ -170,7 +170,7 @@ class _Scan:
                 position = data.find(FRAME_MAGIC, position)
 
 
-def frames_in(disk: Disk, file: JournalFile) -> list[tuple[int, int, list[Entry | PutEntry]]]:
+def frames_in(disk: Disk, file: JournalFile) -> list[tuple[int, int, list[JournalEntry | PutEntry]]]:
     """The good frames of one file: position, number and operations of each."""
     return list(_Scan(disk, file).frames())
 
@@ -196,7 +196,7 @@ def _frame_size(data: memoryview, position: int, salt: bytes) -> int:
     return size if crc32c(under_crc, crc32c(salt)) == crc else 0
 
 
-def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntry]:
+def _entries(data: memoryview, position: int, size: int) -> list[JournalEntry | PutEntry]:
     """The operations of a frame. Raises DataDamaged if they do not end where the frame ends."""
     begin, end = position + FRAME_HEADER.size, position + size
     try:
@@ -208,8 +208,8 @@ def _entries(data: memoryview, position: int, size: int) -> list[Entry | PutEntr
     return entries
 
 
-def _read_entries(data: memoryview, position: int) -> tuple[list[Entry | PutEntry], int]:
-    entries: list[Entry | PutEntry] = []
+def _read_entries(data: memoryview, position: int) -> tuple[list[JournalEntry | PutEntry], int]:
+    entries: list[JournalEntry | PutEntry] = []
     while position < len(data):
         if data[position] == PUT:
             entry, position = _put_entry(data, position)
@@ -222,7 +222,7 @@ def _read_entries(data: memoryview, position: int) -> tuple[list[Entry | PutEntr
         if kind == APPEND:
             batch = data[position : position + length]
             position += length
-        entries.append(Entry._make((*fields, batch)))
+        entries.append(JournalEntry._make((*fields, batch)))
     return entries, position
 
 

@@ -11,7 +11,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.files.catalog.rows import TABLES, Contents, TopicRow, is_sound, load_contents
 from posthouse.storage.files.journal.head import read_head
 from posthouse.storage.files.journal.journal import TRIM, head_path, journal_files
-from posthouse.storage.files.journal.reader import Entry, Gap, read_journal
+from posthouse.storage.files.journal.reader import Gap, JournalEntry, read_journal
 from posthouse.storage.files.recovery.tails import NO_END, Loss
 from posthouse.storage.files.segments.logs import topic_directory
 from posthouse.storage.files.segments.segment import segment_name
@@ -43,7 +43,7 @@ class Expected:
     """The first offset behind the `size` bytes."""
     index_size: int = 0
     has_header: bool = True
-    tail: list[Entry] = field(default_factory=list)
+    tail: list[JournalEntry] = field(default_factory=list)
     """Entries of the journal behind `size`, without the batches."""
 
 
@@ -97,7 +97,7 @@ class PromiseReader:
                 continue
             promises.frames += 1
             for entry in found.entries:
-                if isinstance(entry, Entry):
+                if isinstance(entry, JournalEntry):
                     self._expect_entry(promises, entry._replace(batch=None))
 
     def _without_head(self, promises: Promises, contents: Contents) -> Iterator[Finding]:
@@ -125,7 +125,7 @@ class PromiseReader:
             )
             promises.segments[self._path(row.partition, row.base_offset, row.generation)] = following
 
-    def _expect_entry(self, promises: Promises, entry: Entry) -> None:
+    def _expect_entry(self, promises: Promises, entry: JournalEntry) -> None:
         partition = PartitionId(TopicId(entry.topic), entry.partition)
         if partition.topic not in promises.topics:
             return

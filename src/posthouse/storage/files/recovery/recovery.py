@@ -16,9 +16,9 @@ from posthouse.storage.files.catalog import producer_rows
 from posthouse.storage.files.catalog.rows import Contents
 from posthouse.storage.files.journal.head import Head, read_head
 from posthouse.storage.files.journal.journal import APPEND, TRIM, head_path, journal_files
-from posthouse.storage.files.journal.reader import Entry, Frame, Gap, PutEntry, read_journal
+from posthouse.storage.files.journal.reader import Frame, Gap, JournalEntry, PutEntry, read_journal
 from posthouse.storage.files.recovery.leftovers import remove_leftovers
-from posthouse.storage.files.recovery.tails import Loss, Recovered, Tails
+from posthouse.storage.files.recovery.tails import Loss, Recovered, TailRecovery
 from posthouse.storage.files.segments.header import identity_of, remove_segment
 from posthouse.storage.files.segments.logs import Logs
 from posthouse.storage.files.segments.partition_log import PartitionLog
@@ -45,7 +45,7 @@ class Recovery:
         self._directory = directory
         self._now_ms = now_ms
         self._result = Recovered(logs)
-        self._tails = Tails(disk, files, directory, names, self._result, now_ms)
+        self._tails = TailRecovery(disk, files, directory, names, self._result, now_ms)
         self._fresh_directories: dict[str, None] = {}
 
     def run(self, contents: Contents) -> Recovered:
@@ -241,7 +241,7 @@ class Recovery:
         for segment in owner.trim(offset):
             remove_segment(self._disk, segment)
 
-    def _replay(self, entry: Entry) -> None:
+    def _replay(self, entry: JournalEntry) -> None:
         owner = self._result.logs.get(PartitionId(TopicId(entry.topic), entry.partition))
         if owner is None:
             return  # its topic was deleted later
@@ -276,7 +276,7 @@ class Recovery:
         else:
             self._take_in_range(owner, segment, entry)
 
-    def _take_in_range(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
+    def _take_in_range(self, owner: PartitionLog, segment: Segment, entry: JournalEntry) -> None:
         """Count a range. The frame proves these offsets even if the bytes are damaged: none of them is
         assigned again."""
         end = entry.position + entry.length
@@ -286,7 +286,7 @@ class Recovery:
         segment.count_damage(end)
         owner.end = entry.next_offset
 
-    def _write_again(self, owner: PartitionLog, segment: Segment, entry: Entry) -> None:
+    def _write_again(self, owner: PartitionLog, segment: Segment, entry: JournalEntry) -> None:
         assert entry.batch is not None
         header = header_at(entry.batch, 0)
         assert header is not None, "the frame's checksum covers the batch"

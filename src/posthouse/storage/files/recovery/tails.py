@@ -18,9 +18,9 @@ from enum import Enum
 
 from posthouse.model.ids import TopicId
 from posthouse.model.topic_config import Durability
-from posthouse.storage.files.journal.reader import Entry
+from posthouse.storage.files.journal.reader import JournalEntry
 from posthouse.storage.files.recovery.set_aside import set_aside
-from posthouse.storage.files.segments.header import MISPLACED, Identity, Start, identity_of, read_start
+from posthouse.storage.files.segments.header import MISPLACED, Identity, SegmentStart, identity_of, read_start
 from posthouse.storage.files.segments.logs import Logs
 from posthouse.storage.files.segments.partition_log import PartitionLog
 from posthouse.storage.files.segments.reader import Reader, walk
@@ -65,7 +65,7 @@ class Recovered:
         self.problems.append(problem)
 
 
-class Tails:
+class TailRecovery:
     def __init__(
         self,
         disk: Disk,
@@ -178,7 +178,7 @@ class Tails:
         finally:
             self._files.release(file)
 
-    def take_in_files(self, owner: PartitionLog, before: Entry | None = None) -> None:
+    def take_in_files(self, owner: PartitionLog, before: JournalEntry | None = None) -> None:
         """Add whole batches of files behind the end of the log, up to `before` if given.
 
         Only after loss of frames or of the catalog. Otherwise these batches were never acknowledged, and a
@@ -253,7 +253,7 @@ class Tails:
             )
             self._result.report(segment.misplaced)
 
-    def _set_misplaced_aside(self, owner: PartitionLog, segment: Segment, start: Start) -> None:
+    def _set_misplaced_aside(self, owner: PartitionLog, segment: Segment, start: SegmentStart) -> None:
         """Move a misplaced file away. The catalog does not have this segment yet: the journal has all of
         it."""
         other = start.misplaced(segment.path)

@@ -94,7 +94,7 @@ def decode_header(data: bytes | bytearray) -> Identity | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class SegmentStart:
     """The content of the first bytes of a segment file."""
 
     identity: Identity | None
@@ -108,18 +108,18 @@ class Start:
         return UNNAMED if has_header and self.is_batch else None
 
 
-_UNKNOWN = Start(None, is_batch=False)
+_UNKNOWN = SegmentStart(None, is_batch=False)
 
 
-def start_of(data: bytes | bytearray) -> Start:
+def start_of(data: bytes | bytearray) -> SegmentStart:
     identity = decode_header(data)
     try:
-        return Start(identity, identity is None and parse_header(data).base_offset >= 0)
+        return SegmentStart(identity, identity is None and parse_header(data).base_offset >= 0)
     except (CorruptBatch, UnsupportedFormat):
-        return Start(identity, is_batch=False)
+        return SegmentStart(identity, is_batch=False)
 
 
-def read_start(disk: Disk, path: str) -> Start:
+def read_start(disk: Disk, path: str) -> SegmentStart:
     """Read the start of a file. For a missing or unreadable file the result says nothing."""
     try:
         handle = disk.open(path)

@@ -94,6 +94,11 @@ class SparseIndex:
         index = bisect_right(self._offsets, offset) - 1
         return self._positions[index] if index >= 0 else self.start
 
+    def position_behind(self, offset: int) -> int:
+        """A position behind the batch that holds `offset`, where another one begins, or `covered`."""
+        index = bisect_right(self._offsets, offset)
+        return self._positions[index] if index < len(self._positions) else self.covered
+
     def offset_at(self, position: int, otherwise: int) -> int:
         """The offset of the batch that begins at `position` if it has an entry, else `otherwise`."""
         index = bisect_left(self._positions, position)

@@ -20,7 +20,7 @@ from posthouse.storage.shared.administration.verify import SharedTally, SharedVe
 from posthouse.storage.shared.database import Database, DatabaseConnection, meaning, one_line
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import check_server_version, safety_warnings
-from posthouse.storage.shared.migrations import applied_version, check_version, migrate
+from posthouse.storage.shared.migrations import applied_schema, check_schema, migrate
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import ObjectStore
 from posthouse.storage.shared.stores import SharedStores
@@ -67,9 +67,9 @@ async def migrate_storage(database_url: str) -> tuple[list[int], int]:
     async with await connected(database) as connection:
         done = await _migrate(connection, database.name)
         async with meaning("reading the version of the tables"):
-            version = await applied_version(connection)
-    check_version(version)
-    return done, version
+            applied = await applied_schema(connection)
+    check_schema(applied)
+    return done, applied.version
 
 
 async def _migrate(connection: DatabaseConnection, name: str) -> list[int]:
@@ -102,7 +102,7 @@ async def verify_storage(
     """Read and check everything. Works while a broker writes."""
     database = Database(database_url)
     async with await connected(database) as connection, meaning("reading the version of the tables"):
-        check_version(await applied_version(connection))
+        check_schema(await applied_schema(connection))
     async with opened_objects(objects_url) as store:
         verification = SharedVerification(lambda: connected(database), store, on_progress)
         on_total(await verification.total_bytes())
@@ -114,7 +114,7 @@ async def verify_storage(
 async def accept_loss(database_url: str) -> int:
     """Let brokers go on with a database that has lost commits. Returns how often that was said."""
     async with await connected(Database(database_url)) as connection, meaning("accepting the loss"):
-        check_version(await applied_version(connection))
+        check_schema(await applied_schema(connection))
         found = await connection.execute(
             "UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL, lost_at = NULL "
             "RETURNING confirmed_losses"

@@ -7,7 +7,7 @@ from typing import Any
 from psycopg.rows import dict_row
 
 from posthouse.storage.shared.database import DatabaseConnection, meaning
-from posthouse.storage.shared.migrations import applied_version, check_version, newest_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema, newest_version
 
 LIVE_SECONDS = 5.0
 """A broker that was not seen for longer is gone."""
@@ -30,6 +30,8 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseStatus:
+    """Of the coordinator."""
+
     holder: str | None
     """The name of the broker, or its incarnation if it is not registered."""
     epoch: int
@@ -66,7 +68,9 @@ class ObjectsStatus:
     live_bytes: int
     doomed: int
     doomed_bytes: int
-    """Nothing in them is used: they are deleted after the grace period."""
+    """Nothing in them is used: they are deleted after the grace period, unless they are held."""
+    held: int
+    """Doomed or not: clients, such as executors of Spark, read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,19 +108,16 @@ _BROKERS = """
 SELECT b.id, b.name, b.addresses, b.rack, b.version,
        CASE WHEN b.seen_at <= '-infinity' OR b.seen_at < clock_timestamp() - make_interval(secs => %(live)s)
                 THEN 'gone'
-            WHEN b.incarnation = l.holder AND l.until > clock_timestamp() THEN 'coordinator'
+            WHEN b.incarnation = c.holder AND lease_seconds(c.holder) > 0 THEN 'coordinator'
             ELSE 'member' END AS role,
        CASE WHEN b.seen_at > '-infinity'
             THEN greatest(0, extract(epoch FROM clock_timestamp() - b.seen_at))::float8
             END AS seconds_since_seen
-FROM broker b LEFT JOIN lease l ON l.scope = 'all' ORDER BY b.id
+FROM broker b, scope c WHERE c.name = 'coordinator' ORDER BY b.id
 """
 _LEASE = """
-SELECT coalesce(b.name, l.holder::text) AS holder, l.epoch,
-       CASE WHEN l.until > '-infinity'
-            THEN greatest(0, extract(epoch FROM l.until - clock_timestamp()))::float8
-            ELSE 0 END AS seconds_left
-FROM lease l LEFT JOIN broker b ON b.incarnation = l.holder WHERE l.scope = 'all'
+SELECT coalesce(b.name, c.holder::text) AS holder, c.epoch, lease_seconds(c.holder) AS seconds_left
+FROM scope c LEFT JOIN broker b ON b.incarnation = c.holder WHERE c.name = 'coordinator'
 """
 _SLOTS = """
 SELECT s.number, s.state, coalesce(r.runs, 0) AS runs,
@@ -145,7 +146,9 @@ _OBJECTS = """
 SELECT count(*) FILTER (WHERE doomed_at IS NULL) AS live,
        coalesce(sum(size) FILTER (WHERE doomed_at IS NULL), 0)::bigint AS live_bytes,
        count(*) FILTER (WHERE doomed_at IS NOT NULL) AS doomed,
-       coalesce(sum(size) FILTER (WHERE doomed_at IS NOT NULL), 0)::bigint AS doomed_bytes
+       coalesce(sum(size) FILTER (WHERE doomed_at IS NOT NULL), 0)::bigint AS doomed_bytes,
+       (SELECT count(DISTINCT held.id) FROM hold h, unnest(h.objects) AS held(id)
+         WHERE h.until > now()) AS held
 FROM object
 """
 _DATABASE = """
@@ -166,14 +169,14 @@ FROM pg_stat_replication ORDER BY application_name
 async def read_status(connection: DatabaseConnection) -> StorageStatus:
     """Raises InvalidConfig if the tables are missing or old."""
     async with meaning("reading the state of the storage"):
-        version = await applied_version(connection)
-        check_version(version)
+        applied = await applied_schema(connection)
+        check_schema(applied)
         [lease] = await _rows(connection, _LEASE)
         [logs] = await _rows(connection, _LOGS, due=_DUE_SECONDS)
         [objects] = await _rows(connection, _OBJECTS)
         [database] = await _rows(connection, _DATABASE)
         return StorageStatus(
-            version=version,
+            version=applied.version,
             newest_version=newest_version(),
             brokers=[BrokerStatus(**row) for row in await _rows(connection, _BROKERS, live=LIVE_SECONDS)],
             lease=LeaseStatus(**lease),

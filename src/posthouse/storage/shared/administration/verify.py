@@ -139,7 +139,7 @@ class SharedVerification:
         row = await found.fetchone()
         if row is None:
             raise _Moved("the segment is gone")
-        data = await self._objects.read(piece.key, piece.pos, piece.size)
+        data = bytes(await self._objects.read(piece.key, piece.pos, piece.size))
         identity = Identity(partition, piece.base, piece.generation)
         check = SegmentCheck(data, identity, piece.last + 1, row[0])
         self.tally.segments += 1
@@ -148,7 +148,7 @@ class SharedVerification:
         return check.problems
 
     async def _check_run(self, connection: DatabaseConnection, run: RunRow) -> None:
-        data = b""
+        data: bytes | memoryview = b""
         if run.key is not None:
             data = await self._objects.read(run.key, run.pos, run.size)
         elif run.inline is not None:

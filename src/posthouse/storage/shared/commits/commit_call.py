@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
-from uuid import UUID
 
 import psycopg
 
@@ -21,22 +20,23 @@ from posthouse.storage.shared.commits.last_commits import LastCommit
 from posthouse.storage.shared.database import (
     COMMITS_LOST,
     LEASE_LOST,
-    LEASE_NEEDED,
+    SCOPE_NEEDED,
     CommitsLost,
     Database,
     DatabaseAway,
     DatabaseConnection,
     LeaseLost,
-    LeaseNeeded,
+    ScopeNeeded,
     one_line,
 )
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.time_limit import cut, time_limit
 
 log = logging.getLogger(__name__)
 
-_CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 37)})"
+_CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 39)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
-_OPEN = "SELECT * FROM open_commit_path(%s, %s, %s, %s, %s)"
+_OPEN = "SELECT * FROM open_commit_path(%s, %s, %s, %s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
@@ -52,26 +52,24 @@ class CommitCall:
     def __init__(
         self,
         database: Database,
+        lease: HeldLease,
         *,
-        holder: UUID,
-        epoch: int | None,
+        coordinates: bool,
         path: int,
         seconds: float,
-        is_lease_lost: Callable[[], bool],
         clock: Clock,
         metrics: CallMetrics,
         last: LastCommit | None = None,
     ) -> None:
-        """`holder` is the incarnation of this broker. `epoch` is that of the lease, None without it. `last`
-        is what the storages before have left, None if there were none."""
+        """`coordinates` is whether this broker is the coordinator. `last` is what the storages before have
+        left, None if there were none."""
         self._database = database
-        self._holder = holder
-        self._epoch = epoch
+        self._lease = lease
+        self._coordinates = coordinates
         self._path = path
         self._path_name = _PATH_NAMES[path]
         self._seconds = seconds
         """The longest wait for an answer."""
-        self._is_lease_lost = is_lease_lost
         self._connection: DatabaseConnection | None = None
         self._number = 0
         self._last = last or LastCommit()
@@ -79,10 +77,6 @@ class CommitCall:
         self._metrics = metrics
         self.away_since: float | None = None
         """The monotonic time since when the database does not answer; None if it answered the last call."""
-
-    @property
-    def has_lease(self) -> bool:
-        return self._epoch is not None
 
     @property
     def acknowledged(self) -> int:
@@ -94,7 +88,7 @@ class CommitCall:
         return self.away_since is not None
 
     async def open(self) -> None:
-        """Raises DatabaseAway, CommitsLost.
+        """Raises DatabaseAway, LeaseLost, CommitsLost.
 
         A broker that opens a path again goes on with its numbers: those of commits that it made before, or
         that may still arrive, must not be used twice.
@@ -102,9 +96,18 @@ class CommitCall:
         try:
             number, confirmed_losses, loss = await self._ask(
                 _OPEN,
-                [self._holder, self._epoch, self._path, self._last.number, self._last.confirmed_losses],
+                [
+                    self._lease.incarnation,
+                    self._lease.epoch,
+                    self._coordinates,
+                    self._path,
+                    self._last.number,
+                    self._last.confirmed_losses,
+                ],
             )
         except psycopg.Error as error:
+            if error.sqlstate == LEASE_LOST:
+                raise _lease_lost(error) from error
             if error.sqlstate == COMMITS_LOST:
                 raise CommitsLost(one_line(error)) from error
             raise DatabaseAway(f"the broker cannot register its commits: {one_line(error)}") from error
@@ -130,7 +133,14 @@ class CommitCall:
         timeouts = 0
         while True:
             self._number += 1
-            values = [self._holder, self._epoch, self._path, self._number, now_ms, *arguments]
+            values = [
+                self._lease.incarnation,
+                self._lease.epoch,
+                self._path,
+                self._number,
+                now_ms,
+                *arguments,
+            ]
             began = self._clock.monotonic()
             try:
                 answer = Answer(*await self._ask(_CALL, values))
@@ -151,12 +161,12 @@ class CommitCall:
     async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
         """Whether the last call counts: its answer, None if it certainly does not."""
         if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_LOST:
-            raise LeaseLost("another broker has taken over the lease") from error
+            raise _lease_lost(error) from error
         call = f"commit {self._number} of the {self._path_name} path"
         log.warning("%s: %s; asking whether it counts", call, one_line(error))
         attempt = 0
         while True:
-            if self._is_lease_lost():
+            if self._lease.is_lost:
                 raise LeaseLost(
                     f"PostgreSQL at {self._database.name} did not answer until the lease was lost; whether "
                     f"{call} counts is not known"
@@ -164,7 +174,9 @@ class CommitCall:
             await asyncio.sleep(_RETRY_SECONDS[min(attempt, len(_RETRY_SECONDS) - 1)])
             attempt += 1
             try:
-                last, counted, *answer = await self._ask(_RESOLVE, [self._holder, self._path, self._number])
+                last, counted, *answer = await self._ask(
+                    _RESOLVE, [self._lease.incarnation, self._path, self._number]
+                )
             except (psycopg.Error, DatabaseAway) as again:
                 if self.away_since is None:
                     self.away_since = self._clock.monotonic()
@@ -221,6 +233,10 @@ class CommitCall:
             await connection.close()
 
 
+def _lease_lost(error: psycopg.Error) -> LeaseLost:
+    return LeaseLost(f"another broker has taken over: {one_line(error)}")
+
+
 def _is_timeout(error: Exception) -> bool:
     """The database gave the statement up: the same again may take as long."""
     return isinstance(error, psycopg.Error) and error.sqlstate in ("57014", "55P03")
@@ -235,6 +251,6 @@ def _is_worth_repeating(error: Exception) -> bool:
 def _failure(error: Exception) -> Unavailable:
     if isinstance(error, psycopg.Error) and error.sqlstate in _FULL:
         return StorageFull(f"PostgreSQL has no room: {one_line(error)}")
-    if isinstance(error, psycopg.Error) and error.sqlstate == LEASE_NEEDED:
-        return LeaseNeeded(one_line(error))
+    if isinstance(error, psycopg.Error) and error.sqlstate == SCOPE_NEEDED:
+        return ScopeNeeded(one_line(error))
     return DatabaseAway(f"PostgreSQL refused the commit: {one_line(error)}")

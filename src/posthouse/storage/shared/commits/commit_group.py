@@ -1,7 +1,7 @@
 """A group of commits as the arguments of the SQL function `commit_group`, and its answer as outcomes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from posthouse.model.errors import (
     UnknownPartition,
 )
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.records.batch import LEADER_EPOCH, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.references import Reference, pack_references
@@ -25,13 +26,13 @@ from posthouse.storage.spaces import CLUSTER_WIDE
 _REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED = 1, 2, 4, 8, 16
 
 
-class Kind(IntEnum):
+class OperationKind(IntEnum):
     APPEND = 0
     REFER = 1
     TRIM = 2
 
 
-class Verdict(IntEnum):
+class CommitVerdict(IntEnum):
     DONE = 0
     DUPLICATE = 1
     """Or a Refer of which no reference is left."""
@@ -41,8 +42,10 @@ class Verdict(IntEnum):
     VOID = 5
     """Another operation of the commit was refused."""
     COORDINATED = 6
-    """Only the holder of the lease appends to this log."""
+    """Only the coordinator appends to this log."""
     DELETED = 7
+    NOT_ADMITTED = 8
+    """Only the coordinator appends to this transaction, or it has ended."""
 
 
 class Answer(NamedTuple):
@@ -52,12 +55,14 @@ class Answer(NamedTuple):
     bases: Sequence[int]
     starts: Sequence[int]
     details: Sequence[int]
+    first_opens: Sequence[int | None] | None = None
+    """None if none of the logs has an open transaction."""
 
 
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "failed_before", "logs", "number", "operations", "size")
+    __slots__ = ("done", "failed_before", "logs", "number", "operations", "scopes", "size")
 
     def __init__(
         self,
@@ -66,8 +71,11 @@ class PendingCommit:
         done: asyncio.Future[list[Outcome]],
         failed_before: Mapping[int, int],
         logs: Mapping[PartitionId, SharedLog],
+        scopes: Set[Scope] = frozenset(),
     ) -> None:
         self.operations = operations
+        self.scopes = scopes
+        """Those that the broker must hold."""
         self.logs = logs
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0
@@ -94,6 +102,7 @@ class CommitGroup:
             self._logs.update(commit.logs)
         self.size = sum(commit.size for commit in commits)
 
+        self.scopes = frozenset(scope for commit in commits for scope in commit.scopes)
         self.has_operations = any(commit.operations for commit in commits)
 
     def done(self) -> None:
@@ -124,6 +133,7 @@ class CommitGroup:
         producers: dict[tuple[int, int], int] = {}
         rows: list[tuple[int, ...]] = []
         refs: list[bytes | None] = []
+        admissions: list[bytes | None] = []
         runs: list[tuple[int, int, int, int, int]] = []
         puts: list[tuple[int, Put]] = []
         numbers: dict[int, int] = {}
@@ -136,7 +146,9 @@ class CommitGroup:
                 log = logs[operation.partition]
                 at = log_numbers[log.id]
                 refs.append(None)
+                admissions.append(None)
                 if isinstance(operation, Append):
+                    admissions[-1] = operation.admission
                     numbers[id(operation)] = len(rows) + 1
                     header = operation.header
                     producer = 0
@@ -150,7 +162,7 @@ class CommitGroup:
                     rows.append(
                         (
                             number,
-                            Kind.APPEND,
+                            OperationKind.APPEND,
                             at,
                             header.last_offset_delta + 1,
                             place,
@@ -167,18 +179,19 @@ class CommitGroup:
                     )
                 elif isinstance(operation, Refer):
                     refs[-1] = _packed(operation)
-                    rows.append((number, Kind.REFER, at, *_NOTHING, 0))
+                    rows.append((number, OperationKind.REFER, at, *_NOTHING, 0))
                     for run in operation.runs:
                         append = 0 if run.append is None else numbers[id(run.append)]
                         runs.append((len(rows), append, run.first, run.count, run.expires_ms))
                 else:
-                    rows.append((number, Kind.TRIM, at, *_NOTHING, operation.offset))
+                    rows.append((number, OperationKind.TRIM, at, *_NOTHING, operation.offset))
         return [
             array_text(touched),
             array_text(log for log, _ in producers),
             array_text(id for _, id in producers),
             *_columns(rows, 14),
             refs,
+            admissions if any(each is not None for each in admissions) else None,
             *_columns(runs, 5),
             array_text(number for number, _ in puts),
             array_text(int(put.space) for _, put in puts),
@@ -203,8 +216,9 @@ class CommitGroup:
                 verdict = answer.verdicts[at]
                 outcome = Outcome(answer.bases[at], answer.starts[at])
                 log = self._logs[operation.partition]
-                if verdict == Verdict.DONE:
-                    size = _apply(operation, outcome, log, tails, now_ms)
+                if verdict == CommitVerdict.DONE:
+                    first_open = None if answer.first_opens is None else answer.first_opens[at]
+                    size = _apply(operation, outcome, log, tails, now_ms, first_open)
                     if size or isinstance(operation, Trim):  # other brokers are told of the new start
                         arrived.append((operation.partition, size))
                 elif isinstance(operation, Append) and verdict in _REFUSED:
@@ -226,11 +240,12 @@ class CommitGroup:
 
 
 _REFUSED = (
-    Verdict.FENCED,
-    Verdict.OUT_OF_ORDER,
-    Verdict.EPOCH_NOT_FROM_0,
-    Verdict.COORDINATED,
-    Verdict.DELETED,
+    CommitVerdict.FENCED,
+    CommitVerdict.OUT_OF_ORDER,
+    CommitVerdict.EPOCH_NOT_FROM_0,
+    CommitVerdict.COORDINATED,
+    CommitVerdict.DELETED,
+    CommitVerdict.NOT_ADMITTED,
 )
 _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 """Columns between log and offset of an operation that is not an append."""
@@ -252,7 +267,14 @@ def _packed(refer: Refer) -> bytes:
     )
 
 
-def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails, now_ms: int) -> int:
+def _apply(
+    operation: Operation,
+    outcome: Outcome,
+    log: SharedLog,
+    tails: Tails,
+    now_ms: int,
+    first_open: int | None,
+) -> int:
     """Returns the bytes that were added to the log."""
     if isinstance(operation, Trim):
         log.trim(outcome.log_start)
@@ -271,22 +293,24 @@ def _apply(operation: Operation, outcome: Outcome, log: SharedLog, tails: Tails,
     if header.producer_id >= 0 and log.coordinates:
         aborts = header.is_control and not is_commit(append.batch)
         log.producers.replay(header, base, now_ms, aborts=aborts)
-    tails.add(log, TailBatch(bytes(append.batch), header))
+    tails.add(log, TailBatch(append.batch, header), first_open)
     if outcome.log_start > log.start:
         log.trim(outcome.log_start)
     return header.length
 
 
 def _refusal(append: Append, log: SharedLog, verdict: int, detail: int) -> PosthouseError:
-    if verdict == Verdict.COORDINATED:
+    if verdict == CommitVerdict.COORDINATED:
         return NotLeader(f"{log.name} feeds queues: only the coordinator of the cluster appends to it")
-    if verdict == Verdict.DELETED:
+    if verdict == CommitVerdict.DELETED:
         return UnknownPartition(f"the topic of {log.name} is deleted")
     header = append.header
     producer = header.producer_id
-    if verdict == Verdict.FENCED:
+    if verdict == CommitVerdict.NOT_ADMITTED:
+        return NotLeader(f"only the coordinator appends to the transaction of producer {producer}")
+    if verdict == CommitVerdict.FENCED:
         return ProducerFenced(f"producer {producer} has epoch {detail}; {header.producer_epoch} is fenced")
-    if verdict == Verdict.OUT_OF_ORDER:
+    if verdict == CommitVerdict.OUT_OF_ORDER:
         return OutOfOrderSequence(
             f"producer {producer} sent sequence {header.base_sequence} instead of {detail}"
         )

@@ -8,7 +8,7 @@ from posthouse.model.errors import PosthouseError
 from posthouse.storage.operations import Refer
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
-from posthouse.storage.shared.commits.payloads import Payload
+from posthouse.storage.shared.commits.payloads import CommitPayload
 
 OPERATIONS_PER_CALL = 500
 """A call takes longer than in proportion beyond that; a single commit may be larger."""
@@ -24,7 +24,7 @@ class GroupInFlight:
     __slots__ = ("after", "group", "started", "upload")
 
     def __init__(
-        self, group: CommitGroup, started: float, upload: asyncio.Future[Payload], after: int = 0
+        self, group: CommitGroup, started: float, upload: asyncio.Future[CommitPayload], after: int = 0
     ) -> None:
         self.group = group
         self.started = started

@@ -1,8 +1,9 @@
 """Commits to the database and back: what waits becomes a group, one call at a time.
 
 There are two paths. The inline path stores batches in the database. The object path uploads them to the
-object store first; topics with `latency=object` take it. A group of the inline path that is too large for the
-database is uploaded, too, but goes into the database if the object store does not answer.
+object store first; topics with `latency=object` take it. What is too large for the database, or more than it
+keeps up with, is uploaded on the inline path, too, but goes into the database if the object store does not
+answer.
 
 Calls of a path are made one after the other. Uploads of later groups go on meanwhile: a few groups may be in
 flight, and they are called in their order. If one of them fails, those behind it fail, too.
@@ -16,44 +17,40 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.storage.arrivals import Arrived
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import Outcome
+from posthouse.storage.shared.commits.awaited_batches import AwaitedBatches
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
-from posthouse.storage.shared.commits.payloads import Payload, Uploads, inline_payload
-from posthouse.storage.shared.database import LeaseNeeded
+from posthouse.storage.shared.commits.commit_scopes import check_scopes, scopes_of
+from posthouse.storage.shared.commits.payloads import CommitPayload, Uploads, inline_payload
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 
 log = logging.getLogger(__name__)
 
 INLINE_PATH = 0
 OBJECT_PATH = 1
-_MOST_AWAITED = 100_000
-_AWAITED_SECONDS = 600.0
-"""Longer than clients repeat a batch. It may have been repeated at another broker, of which this one hears
-nothing, and a log that has forgotten the producer since must take any batch of it."""
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
 _MOST_IN_FLIGHT = 3
-_AHEAD_BYTES = 2 * 1024 * 1024
-"""A group is uploaded behind others from this size on; less waits and becomes a larger object."""
-
-
-class AwaitedBatch(NamedTuple):
-    """A batch that failed and is to be repeated before others of its producer."""
-
-    epoch: int
-    sequence: int
-    until: float
-    """The monotonic time after which it is not awaited any more."""
+_AHEAD_BYTES = 4 * 1024 * 1024
+"""A group is uploaded behind others from this size on; less waits and becomes a larger object. Every request
+costs an object store as much as some megabytes."""
+_BACKLOG_GROUPS = 4
+"""The inline path uploads when more than that many inline groups wait: then the database does not keep up. An
+upload takes longer than an inline group, and what came meanwhile is more than one: if that were uploaded,
+too, the path would never become inline again."""
+_MUCH_UNWRITTEN = (_MOST_IN_FLIGHT + 1) * _AHEAD_BYTES
+"""Enough for all uploads that may be in flight, and for the group that waits."""
 
 
 class Committer:
@@ -63,6 +60,8 @@ class Committer:
         self,
         *,
         clock: Clock,
+        lease: HeldLease,
+        coordinates: bool,
         logs: Mapping[PartitionId, SharedLog],
         tails: Tails,
         inline: CommitCall,
@@ -73,7 +72,11 @@ class Committer:
         inline_bytes: int,
         on_fenced: Callable[[StorageFenced], None],
     ) -> None:
+        """`coordinates` is whether this broker is the coordinator."""
         self._clock = clock
+        self._lease = lease
+        self._always: frozenset[Scope] = frozenset({COORDINATOR}) if coordinates else frozenset()
+        """The coordinator commits nothing after it has lost that scope."""
         self._logs = logs
         self._tails = tails
         self._inline = CommitPath(inline)
@@ -85,9 +88,7 @@ class Committer:
         self._on_fenced = on_fenced
         self._on_object_path: Counter[Hashable] = Counter()
         """Partitions and keys that commits on the object path touch."""
-        self._awaited: dict[tuple[PartitionId, int], AwaitedBatch] = {}
-        """By partition and producer: the first batches that failed. Their producers repeat them, here or at
-        another broker, and until then the database refuses later batches."""
+        self._awaited = AwaitedBatches(logs, clock)
         self._subscribers: list[Arrived] = []
         self._change_subscribers: list[Arrived] = []
         self._fenced: StorageFenced | None = None
@@ -110,9 +111,9 @@ class Committer:
             raise
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
-        """Raises UnknownPartition; LeaseNeeded if a broker without the lease is to do more than append."""
-        if not self._inline.call.has_lease:
-            _check_appends(operations)
+        """Raises UnknownPartition; ScopeNeeded for what only the holder of a scope may commit."""
+        scopes = self._always | scopes_of(operations)
+        check_scopes(self._lease, scopes)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -124,12 +125,12 @@ class Committer:
             if isinstance(each, Append):
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
-        failed_before = self._failed_before(operations) if self._awaited else {}
-        commit = PendingCommit(operations, size, done, failed_before, logs)
+        failed_before = self._awaited.before(operations)
+        commit = PendingCommit(operations, size, done, failed_before, logs, scopes)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
-            self._remember_failed(operations)
+            self._awaited.failed(operations)
             commit.fail(Unavailable("PostgreSQL does not answer; the broker tries to reach it again"))
             return done
         if follows:
@@ -146,6 +147,10 @@ class Committer:
     def acknowledged(self) -> int:
         """The sum of the numbers of the last acknowledged commits: what the database must have."""
         return self._inline.call.acknowledged + self._object.call.acknowledged
+
+    @property
+    def is_behind(self) -> bool:
+        return self.unwritten_bytes > _MUCH_UNWRITTEN
 
     def _follows_object_path(self, operations: Sequence[Operation]) -> bool:
         return any(key in self._on_object_path for key in _touched(operations))
@@ -220,7 +225,7 @@ class Committer:
     def _launch(self, path: CommitPath) -> None:
         """Begin with a group of the commits that wait; its call comes after those in flight."""
         must_upload = path is self._object
-        may_upload = must_upload or (path.waiting_bytes > self._inline_bytes and self._uploads.is_well)
+        may_upload = must_upload or (self._is_much(path) and self._uploads.is_well)
         group = CommitGroup(path.take(self._uploads.group_bytes if may_upload else self._inline_bytes))
         after = self._inline.submitted if must_upload else 0
         try:
@@ -230,15 +235,20 @@ class Committer:
             raise
         path.in_flight.append(GroupInFlight(group, self._clock.monotonic(), upload, after))
 
+    def _is_much(self, path: CommitPath) -> bool:
+        """Whether what waits on the inline path is too much for the database."""
+        inline_bytes = self._inline_bytes
+        return path.waiting[0].size > inline_bytes or path.waiting_bytes > _BACKLOG_GROUPS * inline_bytes
+
     def _begin_upload(
         self, group: CommitGroup, *, must_upload: bool, may_upload: bool
-    ) -> asyncio.Future[Payload]:
+    ) -> asyncio.Future[CommitPayload]:
         batches = group.payload_order()
         if must_upload:
             return self._loop.create_task(self._uploads.upload(batches))
         if may_upload and group.size > self._inline_bytes:
             return self._loop.create_task(self._upload_or_inline(batches, group.size))
-        inline: asyncio.Future[Payload] = self._loop.create_future()
+        inline: asyncio.Future[CommitPayload] = self._loop.create_future()
         inline.set_result(inline_payload(batches))
         return inline
 
@@ -246,7 +256,7 @@ class Committer:
         if 0 < len(path.in_flight) < _MOST_IN_FLIGHT and (path is self._object or self._uploads.is_well):
             self._launch(path)
 
-    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> Payload:
+    async def _upload_or_inline(self, batches: Sequence[Append], size: int) -> CommitPayload:
         try:
             return await self._uploads.try_upload(batches)
         except Unavailable as error:
@@ -262,7 +272,14 @@ class Committer:
         now = self._clock.now_ms()
         arrived: list[tuple[PartitionId, int]] = []
         if group.has_operations:
-            arguments = [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
+            scopes = [scope.name for scope in group.scopes]
+            arguments = [
+                scopes,
+                payload.inline,
+                payload.keys,
+                payload.sizes,
+                *group.arguments(payload.places),
+            ]
             answer = await path.call.commit(
                 now, arguments, on_away=lambda error: self._fail_behind(path, error)
             )
@@ -277,7 +294,7 @@ class Committer:
         self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
         self._metrics.commits_per_sync.observe(len(group.commits))
         self._metrics.journal_bytes += group.size
-        self._forget_awaited(group)
+        self._awaited.answered(each for commit in group.commits for each in commit.operations)
         if arrived:
             # Behind the callbacks of the futures: acknowledgements go out first.
             self._loop.call_soon(self._tell, arrived)
@@ -302,7 +319,7 @@ class Committer:
     def _fail(self, path: CommitPath, group: CommitGroup, error: PosthouseError) -> None:
         self._settle(path, group, error)
         for commit in group.commits:
-            self._remember_failed(commit.operations)
+            self._awaited.failed(commit.operations)
             commit.fail(error)
 
     def _fail_all(self, path: CommitPath, error: PosthouseError) -> None:
@@ -322,56 +339,6 @@ class Committer:
             failed.append(CommitGroup(path.take(2**62)))
         for group in failed:
             self._fail(path, group, error)
-
-    def _remember_failed(self, operations: Sequence[Operation]) -> None:
-        now = self._clock.monotonic()
-        for each in operations:
-            if isinstance(each, Append) and each.header.producer_id >= 0:
-                owner = self._logs.get(each.partition)
-                if owner is not None and owner.producers.get(each.header.producer_id) is None:
-                    self._await_again(each, now)
-        while len(self._awaited) > _MOST_AWAITED:
-            del self._awaited[next(iter(self._awaited))]
-
-    def _await_again(self, failed: Append, now: float) -> None:
-        header = failed.header
-        key = (failed.partition, header.producer_id)
-        known = self._awaited.get(key)
-        if known is not None and known.epoch >= header.producer_epoch and known.until > now:
-            return  # the first batch that failed is the one to be repeated
-        self._awaited.pop(key, None)  # the newest entries are kept longest
-        until = now + _AWAITED_SECONDS
-        self._awaited[key] = AwaitedBatch(header.producer_epoch, header.base_sequence, until)
-
-    def _forget_awaited(self, group: CommitGroup) -> None:
-        if self._awaited:
-            for commit in group.commits:
-                for each in commit.operations:
-                    if isinstance(each, Append) and each.base_offset >= 0:
-                        self._awaited.pop((each.partition, each.header.producer_id), None)
-
-    def _failed_before(self, operations: Sequence[Operation]) -> dict[int, int]:
-        """See `PendingCommit.failed_before`."""
-        found: dict[int, int] = {}
-        now = self._clock.monotonic()
-        for each in operations:
-            if not isinstance(each, Append) or each.header.is_control:
-                continue
-            header = each.header
-            awaited = self._awaited.get((each.partition, header.producer_id))
-            if awaited is None:
-                continue
-            if awaited.until <= now:
-                del self._awaited[each.partition, header.producer_id]
-            elif header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
-                found[id(each)] = awaited.sequence
-        return found
-
-
-def _check_appends(operations: Sequence[Operation]) -> None:
-    for each in operations:
-        if not isinstance(each, Append) or each.header.is_transactional or each.header.is_control:
-            raise LeaseNeeded(f"{type(each).__name__} of a broker that does not hold the lease")
 
 
 def _touched(operations: Sequence[Operation]) -> list[Hashable]:

@@ -20,7 +20,7 @@ _OPTIONAL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Payload:
+class CommitPayload:
     places: Mapping[int, tuple[int, int]]
     """Object number (0 is inline) and position of each batch, by the `id` of its Append."""
     inline: bytes | None = None
@@ -32,14 +32,14 @@ class PutObject(Protocol):
     async def put(self, key: str, data: bytes | bytearray | memoryview) -> None: ...
 
 
-def inline_payload(batches: Sequence[Append]) -> Payload:
+def inline_payload(batches: Sequence[Append]) -> CommitPayload:
     places: dict[int, tuple[int, int]] = {}
     position = 0
     for each in batches:
         places[id(each)] = (_INLINE, position)
         position += each.header.length
     data = b"".join(each.batch for each in batches) if batches else None
-    return Payload(places=places, inline=data)
+    return CommitPayload(places=places, inline=data)
 
 
 class Uploads:
@@ -62,7 +62,7 @@ class Uploads:
         """Whether the store answered lately; groups that can do without it do not try again at once."""
         return not self._failures or self._clock.monotonic() >= self._resting_until
 
-    async def try_upload(self, batches: Sequence[Append]) -> Payload:
+    async def try_upload(self, batches: Sequence[Append]) -> CommitPayload:
         """The same as `upload`, for groups that can do without: raises Unavailable early."""
         try:
             async with asyncio.timeout(_OPTIONAL_SECONDS):
@@ -71,10 +71,10 @@ class Uploads:
             self._failed()
             raise ObjectsAway("the object store is slow") from None
 
-    async def upload(self, batches: Sequence[Append]) -> Payload:
+    async def upload(self, batches: Sequence[Append]) -> CommitPayload:
         """Raises Unavailable. Objects of a failed upload become orphans."""
         if not batches:
-            return Payload(places={})
+            return CommitPayload(places={})
         places: dict[int, tuple[int, int]] = {}
         parts: list[list[Append]] = []
         sizes: list[int] = []
@@ -98,23 +98,23 @@ class Uploads:
             self.pending.difference_update(keys)
             raise
         self._failures = 0
-        return Payload(places=places, keys=keys, sizes=sizes)
+        return CommitPayload(places=places, keys=keys, sizes=sizes)
 
     async def _put(self, key: str, batches: Sequence[Append], size: int) -> None:
         data = self._buffers.filled([each.batch for each in batches], size)
         await self._store.put(key, data)
-        self._buffers.give_back(data)
+        self._buffers.recycle(data)
 
     def _failed(self) -> None:
         rest = min(_REST_SECONDS * 2**self._failures, _MOST_REST_SECONDS)
         self._resting_until = self._clock.monotonic() + rest
         self._failures = min(self._failures + 1, 10)
 
-    def settled(self, payload: Payload) -> None:
+    def settled(self, payload: CommitPayload) -> None:
         """The commit is decided: its objects are known to the database, or garbage."""
         self.pending.difference_update(payload.keys)
 
-    def abandoned(self, upload: asyncio.Future[Payload]) -> None:
+    def abandoned(self, upload: asyncio.Future[CommitPayload]) -> None:
         """There will be no commit: what was uploaded is garbage."""
         if not upload.done():
             upload.cancel()

@@ -1,14 +1,15 @@
 """Deletes objects that are not used any more.
 
 *Doomed* objects have a row, but nothing lies in them. They are deleted after a grace that is longer than any
-read. First the object goes, then its row: after a crash in between, the next turn deletes it again.
+read of a broker, and not while a *hold* has them: readers outside of the brokers may take hours. First the
+object goes, then its row: after a crash in between, the next turn deletes it again.
 
 *Orphans* have no row: they were uploaded, but never committed. Keys begin with the hour of the upload, and
 the database refuses rows for objects of long ago (objects/names.py). So an object without a row is an orphan
 once its hour is a day old, by the database's clock. `sweep` says up to which hour orphans are deleted.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,6 +25,12 @@ _HOURS_AT_ONCE = 48
 
 _HOUR = timedelta(hours=1)
 
+_DOOMED = """
+SELECT id, key, doomed_at FROM object
+WHERE doomed_at <= now() - make_interval(secs => %s)
+  AND (doomed_at, id) > (coalesce(%s::timestamptz, '-infinity'), %s)
+ORDER BY doomed_at, id LIMIT %s
+"""
 _NEXT_HOURS = """
 SELECT coalesce(
     (SELECT done_to FROM sweep WHERE name = 'orphans'),
@@ -55,32 +62,40 @@ class Garbage:
 
     async def run_once(self) -> None:
         async with await self._connect() as connection:
-            while await self._delete_doomed(connection):
-                pass
+            async with meaning("removing holds that are over"):
+                await connection.execute("SELECT remove_expired_holds()")
+            await self._delete_doomed(connection)
             await self._delete_orphans(connection)
             async with meaning("counting doomed objects"):
                 found = await connection.execute("SELECT count(*) FROM object WHERE doomed_at IS NOT NULL")
                 [(self._metrics.doomed_objects,)] = await found.fetchall()
 
-    async def _delete_doomed(self, connection: DatabaseConnection) -> bool:
-        """Returns whether there may be more."""
-        async with meaning("looking for doomed objects"):
-            found = await connection.execute(
-                "SELECT id, key FROM object WHERE doomed_at <= now() - make_interval(secs => %s) "
-                "ORDER BY doomed_at LIMIT %s",
-                [self._settings.grace_seconds, _OBJECTS_AT_ONCE],
-            )
-            rows = await found.fetchall()
-        if not rows:
-            return False
-        await self._objects.delete([key for _, key in rows])
+    async def _delete_doomed(self, connection: DatabaseConnection) -> None:
+        behind: tuple[datetime | None, int] = None, 0
+        while True:
+            async with meaning("looking for doomed objects"):
+                found = await connection.execute(
+                    _DOOMED, [self._settings.grace_seconds, *behind, _OBJECTS_AT_ONCE]
+                )
+                rows = await found.fetchall()
+                ids = [id for id, _, _ in rows]
+                found = await connection.execute("SELECT held_objects(%s::bigint[])", [ids])
+                held = {row[0] for row in await found.fetchall()}
+            await self._delete(connection, {id: key for id, key, _ in rows if id not in held})
+            if len(rows) < _OBJECTS_AT_ONCE:
+                return
+            behind = rows[-1][2], rows[-1][0]
+
+    async def _delete(self, connection: DatabaseConnection, doomed: Mapping[int, str]) -> None:
+        if not doomed:
+            return
+        await self._objects.delete(list(doomed.values()))
         async with meaning("forgetting deleted objects"):
             await connection.execute(
                 "SELECT forget_objects(%s, %s, %s)",
-                [self._lease.incarnation, self._lease.epoch, [id for id, _ in rows]],
+                [self._lease.incarnation, self._lease.epoch, list(doomed)],
             )
-        self._metrics.deleted_objects += len(rows)
-        return len(rows) == _OBJECTS_AT_ONCE
+        self._metrics.deleted_objects += len(doomed)
 
     async def _delete_orphans(self, connection: DatabaseConnection) -> None:
         async with meaning("looking for orphans"):
@@ -92,7 +107,7 @@ class Garbage:
             hour += _HOUR
             async with meaning("looking for orphans"), connection.transaction():
                 await connection.execute(
-                    "SELECT check_lease(%s, %s)", [self._lease.incarnation, self._lease.epoch]
+                    "SELECT check_coordinator(%s, %s)", [self._lease.incarnation, self._lease.epoch]
                 )
                 await connection.execute(
                     "INSERT INTO sweep (name, done_to) VALUES ('orphans', %s) "

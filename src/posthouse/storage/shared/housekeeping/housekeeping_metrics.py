@@ -1,4 +1,4 @@
-"""What housekeeping of the shared storage counts, since the broker got the lease."""
+"""What housekeeping of the shared storage counts, since the broker became the coordinator."""
 
 from posthouse.storage.remote_metrics import UpkeepMetrics
 

@@ -1,4 +1,4 @@
-"""All housekeeping of the shared storage, put together for the broker that holds the lease."""
+"""All housekeeping of the shared storage, put together for the coordinator."""
 
 import asyncio
 from collections.abc import Callable, Sequence

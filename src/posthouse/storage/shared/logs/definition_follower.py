@@ -1,4 +1,4 @@
-"""Topics and cluster-wide state as the coordinator changes them, for brokers without the lease.
+"""Topics and cluster-wide state as the coordinator changes them, for members.
 
 The database numbers the changes (`read_changes`). What has changed is read again as a whole: a topic with its
 logs, or a space of the state. A broker that is too far behind reads everything again.

@@ -1,4 +1,4 @@
-"""Creating, changing and deleting topics in the database, under the lease.
+"""Creating, changing and deleting topics in the database, by the coordinator.
 
 Every change is noted for the other brokers (`note_change`), in the same transaction.
 """
@@ -159,13 +159,13 @@ class Definitions:
         try:
             with time_limit(connection, 2 * _STATEMENT_SECONDS):
                 async with meaning(f"changing {names}"), connection.transaction():
-                    await self._check_lease(connection)
+                    await self._check_coordinator(connection)
                     return await work(connection)
         finally:
             await connection.close()
 
-    async def _check_lease(self, connection: DatabaseConnection) -> None:
-        await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
+    async def _check_coordinator(self, connection: DatabaseConnection) -> None:
+        await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
 
 
 async def _delete(connection: DatabaseConnection, topics: Sequence[UUID]) -> None:

@@ -39,8 +39,7 @@ _AWAY_SECONDS = 1.0
 
 # Nothing opens or ends a transaction without moving the end of the log.
 _CHANGED = """
-SELECT l.id, l.start, l.next, l.bytes,
-       (SELECT min(p.open_since) FROM producer p WHERE p.log = l.id AND p.open_since >= 0)
+SELECT l.id, l.start, l.next, l.bytes, l.first_open
   FROM unnest(%s::integer[], %s::bigint[], %s::bigint[]) AS known (id, start, next)
   JOIN log l ON l.id = known.id
  WHERE l.next <> known.next OR l.start <> known.start
@@ -191,7 +190,7 @@ class Follower:
 
     async def _lose(self, loss: str) -> NoReturn:
         """Raises CommitsLost; Unavailable if the database cannot record it, and then the next look finds it
-        again. It is recorded first: a broker that is fenced gives up the lease, and no other may take it."""
+        again. It is recorded first: a broker that is fenced loses its scopes, and no other may take them."""
         await self._ask(_RECORD_LOSS, [loss, self._confirmed_losses])
         self._loss = loss
         lost = CommitsLost(loss)

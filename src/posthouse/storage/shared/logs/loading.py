@@ -1,4 +1,4 @@
-"""What a storage reads from the database: topics, logs and state; with the lease also producers."""
+"""What a storage reads from the database: topics, logs and state; for the coordinator also producers."""
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,18 +17,13 @@ from posthouse.storage.stored_state import StoredState
 
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
-"""For each page of rows. A holder that waits for a database that hangs keeps the lease from the others."""
+"""For each page of rows. A holder that waits for a database that hangs keeps its scopes from the others."""
 _CLUSTER = """
 SELECT id, confirmed_losses, seq, EXISTS (SELECT FROM local_import WHERE awaits_coordinator)
   FROM cluster, last_change
 """
 _TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
-_LOGS = """
-SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, o.first_open
-  FROM log l LEFT JOIN (
-       SELECT p.log, min(p.open_since) AS first_open FROM producer p WHERE p.open_since >= 0 GROUP BY p.log
-  ) AS o ON o.log = l.id
-"""
+_LOGS = "SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, l.first_open FROM log l"
 PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
 _STATE = "SELECT space, key, value FROM state"
 
@@ -145,9 +140,7 @@ def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic], coordinat
 
 
 def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) -> SharedLog:
-    return SharedLog(
-        id, PartitionId(topic.id, partition), f"{topic.name}-{partition}", coordinates=coordinates
-    )
+    return SharedLog(id, PartitionId(topic.id, partition), topic.name, coordinates=coordinates)
 
 
 async def _producers(

@@ -4,54 +4,65 @@ The database decides, and other brokers write to the log, too. So this is a cach
 some time. It learns from the outcomes of this broker's commits, in the order in which they took effect; from
 the database (`observe`); and from other brokers (`hint`). An outcome may come later than news that include
 it. `start`, `end` and `stable` never decrease.
+
+A broker knows 100,000 logs, and most of them are quiet: memory for batches and producers is made when there
+are some.
 """
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import BatchHeader
 from posthouse.storage.bounds import Bounds
-from posthouse.storage.producers import Producer, ProducerTable
+from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
+
+_OWN_MEMORY = 64 * 1024
+_NO_PRODUCERS: Mapping[int, Producer] = MappingProxyType({})
 
 
 class TailBatch:
-    """A durable batch, with its offset."""
+    """A durable batch, with its offset. Its bytes do not change any more."""
 
     __slots__ = ("data", "header")
 
-    def __init__(self, data: bytes, header: BatchHeader) -> None:
-        self.data = data
+    def __init__(self, batch: memoryview, header: BatchHeader) -> None:
+        self.data: bytes | memoryview
+        # A large batch mostly has its own memory, that of its request: it is not copied.
+        if len(batch) >= _OWN_MEMORY and 4 * len(batch) >= 3 * len(batch.obj):  # type: ignore[arg-type]
+            self.data = batch.toreadonly()
+        else:
+            self.data = bytes(batch)
         self.header = header
 
 
 class SharedLog:
     __slots__ = (
-        "_bases",
         "_batches",
+        "_producers",
+        "_topic",
         "coordinates",
         "end",
         "id",
         "is_current",
-        "name",
         "observed_producers",
         "partition",
-        "producers",
         "size",
         "stable",
         "start",
         "tail_end",
     )
 
-    def __init__(self, id: int, partition: PartitionId, name: str, *, coordinates: bool = True) -> None:
+    def __init__(self, id: int, partition: PartitionId, topic: str, *, coordinates: bool = True) -> None:
+        """`topic` is its name, for people."""
         self.id = id
         """Its number in the database."""
         self.partition = partition
-        self.name = name
-        """Topic and partition, for people."""
+        self._topic = topic
         self.coordinates = coordinates
-        """This broker holds the lease: no other one writes batches of transactions."""
+        """Whether `producers` are kept."""
         self.start = 0
         self.end = 0
         self.stable = 0
@@ -60,42 +71,66 @@ class SharedLog:
         self.is_current = True
         """Whether `size` and `stable` are those of a log that ends at `end`. If not, the next look into the
         database tells."""
-        self.producers = ProducerTable()
-        """By the outcomes of this broker's commits; empty unless it holds the lease."""
-        self.observed_producers: Mapping[int, Producer] = {}
+        self._producers: ProducerTable | None = None
+        self.observed_producers: Mapping[int, Producer] = _NO_PRODUCERS
         """As the database had them when it was last asked."""
         self.tail_end = 0
         """Below it are the batches in memory, without a gap."""
-        self._bases: deque[int] = deque()
-        self._batches: deque[TailBatch] = deque()
+        self._batches: deque[TailBatch] | None = None
+        """None if there are none."""
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, for people."""
+        return f"{self._topic}-{self.partition.index}"
 
     @property
     def bounds(self) -> Bounds:
         return Bounds(self.start, self.end, self.stable)
 
     @property
+    def producers(self) -> ProducerTable:
+        """By the outcomes of this broker's commits; empty unless it is the coordinator.
+
+        To be changed: what only reads uses the methods below, which make no table for a log without any.
+        """
+        if self._producers is None:
+            self._producers = ProducerTable()
+        return self._producers
+
+    def producer(self, id: int) -> Producer | None:
+        return None if self._producers is None else self._producers.get(id)
+
+    def aborted_between(self, start: int, end: int) -> Sequence[AbortedTransaction]:
+        """The aborted transactions with a record or marker at an offset from `start` to before `end`."""
+        return () if self._producers is None else self._producers.aborted_between(start, end)
+
+    def expire_producers(self, before_ms: int) -> None:
+        """Forget producers without a batch since `before_ms`, and changes that only local files need."""
+        if self._producers is not None:
+            self._producers.expire(before_ms)
+            self._producers.take_changes()
+
+    @property
     def tail_start(self) -> int:
         """Batches from this offset to before `tail_end` are in memory."""
-        return self._bases[0] if self._bases else self.tail_end
+        return self._batches[0].header.base_offset if self._batches else self.tail_end
 
-    def append(self, batch: TailBatch) -> int:
-        """Add a batch that this broker has written. Its producer is in `producers` already.
+    def append(self, batch: TailBatch, first_open: int | None = None) -> int:
+        """Add a batch that this broker has written. Then the oldest open transaction began at `first_open`.
 
         Returns the bytes that were dropped from memory: if others have written before it, a new tail begins.
         """
         header = batch.header
         base, following = header.base_offset, header.next_offset
         dropped = 0 if base == self.tail_end else self._drop_all()
-        self._bases.append(base)
+        if self._batches is None:
+            self._batches = deque()
         self._batches.append(batch)
         self.tail_end = following
-        if self.coordinates:
-            first_open = self.producers.first_open()
-            decided = following if first_open is None else first_open
-            if decided > self.stable:
-                self.stable = decided
-        elif base == self.end == self.stable:
-            self.stable = following
+        decided = following if first_open is None or first_open > following else first_open
+        if decided > self.stable:
+            self.stable = decided
         if base >= self.end:
             if base > self.end:
                 self.is_current = False
@@ -114,7 +149,8 @@ class SharedLog:
         # An estimate, as in the database.
         self.size = self.size * (self.end - offset) // (self.end - self.start)
         self.start = offset
-        self.producers.trim(offset)
+        if self._producers is not None:
+            self._producers.trim(offset)
 
     def observe(self, start: int, end: int, size: int, first_open: int | None) -> None:
         """What the database has, or had before the latest outcomes: `first_open` is the first offset of the
@@ -140,7 +176,7 @@ class SharedLog:
     def known_producers(self) -> dict[int, Producer]:
         """By producer id: as the database had them, and this broker's own ones that are newer."""
         known = dict(self.observed_producers)
-        for id, own in self.producers.active().items():
+        for id, own in () if self._producers is None else self._producers.active().items():
             observed = known.get(id)
             if observed is None or _age(own) >= _age(observed):
                 known[id] = own
@@ -148,17 +184,15 @@ class SharedLog:
 
     def drop(self, base: int) -> int:
         """Drop the oldest batch in memory if it begins at `base`; returns its bytes."""
-        if not self._bases or self._bases[0] != base:
-            return 0
-        self._bases.popleft()
-        return self._batches.popleft().header.length
+        return self.drop_below(base + 1) if self._batches and self.tail_start == base else 0
 
     def drop_below(self, offset: int) -> int:
         """Drop the batches in memory that begin before `offset`; returns their bytes."""
         dropped = 0
-        while self._bases and self._bases[0] < offset:
-            self._bases.popleft()
+        while self._batches and self._batches[0].header.base_offset < offset:
             dropped += self._batches.popleft().header.length
+        if not self._batches:
+            self._batches = None
         return dropped
 
     def _drop_all(self) -> int:
@@ -166,9 +200,10 @@ class SharedLog:
 
     def tail_from(self, offset: int) -> Iterator[TailBatch]:
         """Batches in memory from the one that holds `offset` on; `offset` is not below `tail_start`."""
-        first = bisect_right(self._bases, offset) - 1
-        for number in range(max(first, 0), len(self._batches)):
-            yield self._batches[number]
+        batches = self._batches or ()
+        first = bisect_right(batches, offset, key=lambda batch: batch.header.base_offset) - 1
+        for number in range(max(first, 0), len(batches)):
+            yield batches[number]
 
 
 def _age(producer: Producer) -> tuple[int, int]:
@@ -193,8 +228,8 @@ class Tails:
     def bytes(self) -> int:
         return self._bytes
 
-    def add(self, log: SharedLog, batch: TailBatch) -> None:
-        dropped = log.append(batch)
+    def add(self, log: SharedLog, batch: TailBatch, first_open: int | None = None) -> None:
+        dropped = log.append(batch, first_open)
         self._order.append((log, batch.header.base_offset))
         self._bytes += batch.header.length
         if dropped:

@@ -29,8 +29,6 @@ class SharedLogs(dict[PartitionId, SharedLog]):
         return self._by_number.get(number)
 
     def expire_producers(self, before_ms: int) -> None:
-        """Forget the producers that the database has forgotten, and changes that only local files need."""
+        """Forget the producers that the database has forgotten."""
         for log in self.values():
-            if len(log.producers) or log.producers.is_changed:
-                log.producers.expire(before_ms)
-                log.producers.take_changes()
+            log.expire_producers(before_ms)

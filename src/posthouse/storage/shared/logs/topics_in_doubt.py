@@ -2,7 +2,7 @@
 
 Other brokers act on what the database has, so this broker finds out what that is, in the background until the
 database answers, and adopts it. `settle` is to be awaited before anything depends on the name of a topic.
-After a takeover of the lease nothing is in doubt: the new holder has loaded everything.
+After a takeover nothing is in doubt: the new coordinator has loaded everything.
 """
 
 import asyncio
@@ -141,7 +141,7 @@ class TopicsInDoubt:
         """Those of the topics that exist, and their logs."""
         async with meaning("finding out whether topics were changed"):
             async with connection.transaction():
-                await connection.execute("SELECT check_lease(%s, %s)", [self._holder, self._epoch])
+                await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
                 await connection.execute(_WAIT_FOR_CHANGES)
             async with connection.transaction():
                 await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

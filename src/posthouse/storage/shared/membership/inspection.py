@@ -7,7 +7,7 @@ import psycopg
 
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.database import Database, DatabaseConnection, meaning, one_line
-from posthouse.storage.shared.migrations import applied_version, check_version, migrate, newest_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema, migrate, newest_version
 
 log = logging.getLogger(__name__)
 
@@ -45,8 +45,8 @@ async def check_server_version(connection: DatabaseConnection, name: str) -> Non
 
 async def _prepare_tables(connection: DatabaseConnection, name: str) -> None:
     async with meaning("reading the version of the tables"):
-        applied = await applied_version(connection)
-    if applied < newest_version():
+        applied = await applied_schema(connection)
+    if applied.version < newest_version():
         try:
             done = await migrate(connection)
         except psycopg.errors.InsufficientPrivilege as error:
@@ -61,8 +61,9 @@ async def _prepare_tables(connection: DatabaseConnection, name: str) -> None:
             ) from error
         if done:
             log.info("created the tables of Posthouse in PostgreSQL at %s, version %d", name, done[-1])
-        applied = newest_version()
-    check_version(applied)
+        async with meaning("reading the version of the tables"):
+            applied = await applied_schema(connection)
+    check_schema(applied)
 
 
 async def safety_warnings(connection: DatabaseConnection, name: str) -> list[str]:

@@ -1,11 +1,12 @@
-"""The lease: at one time at most one broker may serve, and it knows by its own clock until when.
+"""The lease of a broker: it may serve while it has one, and it knows by its own clock until when.
 
-Its time is that of the database: a broker can take the lease when `until` has passed there. The holder counts
-from the moment before it has sent the renewal, and stops some seconds early: its own clock may be a little
-slow.
+Every process takes a lease of its own when it starts. Its time is that of the database: when `until` has
+passed there, other brokers can take the scopes of this one, and that fences it: its commits are refused from
+then on. The broker counts from the moment before it has sent the renewal, and stops some seconds early: its
+own clock may be a little slow.
 
-A lease whose time has passed is not yet lost. While PostgreSQL is away, no other broker can take it: the
-holder stops serving when the time is over, and goes on when a renewal finds that it still holds the lease.
+A lease whose time has passed is not yet lost. While PostgreSQL is away, no broker can be fenced: it stops
+serving when the time is over, and goes on when a renewal finds that it still has the lease.
 """
 
 import asyncio
@@ -13,9 +14,11 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from posthouse.model.clock import Clock
+from posthouse.model.scopes import SCOPES, Scope
 from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import Seen
@@ -35,14 +38,14 @@ class LeaseTimes:
     renewal_seconds: float = 2.0
     """Pause between two renewals."""
     margin_seconds: float = 2.0
-    """How much earlier than the database the holder regards its lease as over."""
+    """How much earlier than the database the broker regards its lease as over."""
     cut_off_seconds: float = 300.0
-    """How long a holder that cannot reach the database still serves reads. It cannot know whether another
+    """How long a broker that cannot reach the database still serves reads. It cannot know whether another
     broker has taken over, so its clients must not stay with it for ever."""
 
 
 class Lease:
-    """A lease that this broker has taken. Owned by the event loop; `keep` renews it."""
+    """A lease that this broker has taken. Owned by the event loop; `keep` renews it, `release` ends it."""
 
     def __init__(
         self,
@@ -58,12 +61,17 @@ class Lease:
         self._link = link
         self.incarnation = incarnation
         self.epoch = epoch
+        """One counter for all leases of the cluster."""
+        self.scopes: dict[Scope, int] = {}
+        """Those that this broker holds, with their epochs. `Scopes` changes it."""
         self._monotonic = clock.monotonic
         self._times = times
         self._deadline = taken_at + times.seconds - times.margin_seconds
         self._cut_off_until = -math.inf
         self._acknowledged: Callable[[], int] = int
         self._lost = asyncio.Event()
+        self._is_gone = False
+        """The database has said that it does not know the lease any more."""
         self.lost_because = ""
         """Once it is lost."""
         self.failure: Exception | None = None
@@ -88,8 +96,11 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it belongs to another broker, or was released."""
+        """Whether this broker was fenced, or has released it."""
         return self._lost.is_set()
+
+    def holds(self, scope: Scope) -> bool:
+        return scope in self.scopes
 
     @property
     def seconds_left(self) -> float:
@@ -153,7 +164,8 @@ class Lease:
         if is_held and not self._lost.is_set():
             self._deadline = asked_at + self._times.seconds - self._times.margin_seconds
         elif not is_held:
-            self._lose("another broker has taken it")
+            self._is_gone = True
+            self._lose("another broker has taken over")
         self._cut_off_until = -math.inf
         return bool(is_held)
 
@@ -162,7 +174,7 @@ class Lease:
 
     @property
     def commits(self) -> int:
-        """What the database must have of this holder, also after the lease was lost."""
+        """What the database must have of this broker, also after the lease was lost."""
         return self._acknowledged()
 
     def fenced(self, why: str) -> None:
@@ -172,18 +184,18 @@ class Lease:
     def _lose(self, why: str) -> None:
         """The first reason stays."""
         self._deadline = -math.inf
+        self.scopes.clear()
         if not self._lost.is_set():
             self.lost_because = why
             self._lost.set()
 
     async def release(self) -> None:
-        """Let another broker take the lease at once. This one must have stopped serving."""
-        held_before = not self._lost.is_set()
+        """Let other brokers take its scopes at once. This one must have stopped serving."""
         self._lose("it was released")
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
-        if held_before:
+        if not self._is_gone:
             try:
                 await self._link.ask(
                     "SELECT posthouse.release_lease(%s, %s)",
@@ -206,29 +218,47 @@ async def take_lease(
     times: LeaseTimes | None = None,
     seen: Seen | None = None,
 ) -> Lease | None:
-    """The lease if it was free or its time was over, None if another broker holds it.
+    """A new lease; an earlier one of this broker ends. None while an import or an export keeps all brokers
+    out.
 
     Raises DatabaseAway; CommitsLost if the database shows less than `seen`, or has lost commits before.
     """
-    times, seen = times or LeaseTimes(), seen or Seen()
+    times = times or LeaseTimes()
+    return await _take(
+        database,
+        "SELECT posthouse.take_lease(%s, %s, %s)",
+        [incarnation, times.seconds, (seen or Seen()).to_json()],
+        clock=clock,
+        times=times,
+    )
+
+
+async def take_exclusive_lease(
+    database: Database, incarnation: UUID, *, clock: Clock, live_seconds: float
+) -> Lease | None:
+    """A lease with all scopes, beside which no broker can take one: for an export. None while brokers use the
+    storage, or were seen within `live_seconds`. Raises as `take_lease`."""
+    times = LeaseTimes()
+    lease = await _take(
+        database,
+        "SELECT posthouse.begin_export(%s, %s, %s)",
+        [incarnation, times.seconds, live_seconds],
+        clock=clock,
+        times=times,
+    )
+    if lease is not None:
+        lease.scopes.update(dict.fromkeys(SCOPES, lease.epoch))
+    return lease
+
+
+async def _take(
+    database: Database, statement: str, values: list[Any], *, clock: Clock, times: LeaseTimes
+) -> Lease | None:
+    """`values` begin with the incarnation of the broker."""
     link = Link(database, "lease", seconds=times.renewal_seconds)
     taken_at = clock.monotonic()
     try:
-        found = await link.ask(
-            "SELECT posthouse.take_lease(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-            [
-                incarnation,
-                times.seconds,
-                seen.epoch,
-                seen.holder,
-                seen.commits,
-                seen.confirmed_losses,
-                seen.own_commits,
-                list(seen.commits_of),
-                list(seen.commits_of.values()),
-            ],
-            doing="taking the lease",
-        )
+        found = await link.ask(statement, values, doing="taking a lease")
         if "loss" in found:
             raise CommitsLost(found["loss"])
     except BaseException:
@@ -238,5 +268,5 @@ async def take_lease(
         await link.close()
         return None
     return Lease(
-        link, incarnation=incarnation, epoch=found["epoch"], taken_at=taken_at, clock=clock, times=times
+        link, incarnation=values[0], epoch=found["epoch"], taken_at=taken_at, clock=clock, times=times
     )

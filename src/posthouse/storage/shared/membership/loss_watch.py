@@ -8,6 +8,7 @@ be given out twice.
 The database keeps the verdict (`cluster.loss`), so that it holds for brokers that have seen nothing, too.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -24,8 +25,9 @@ class Seen:
     """What the database must show at least."""
 
     epoch: int = 0
+    """Of the scope coordinator."""
     holder: UUID | None = None
-    """Of this epoch, also after it has released the lease."""
+    """Of this epoch, also after it has released the scope."""
     commits: int = 0
     """Of the holder."""
     own_commits: int = 0
@@ -34,6 +36,19 @@ class Seen:
     """Of every broker, by its incarnation, in the order in which they were first seen."""
     timeline: int = 0
     confirmed_losses: int = 0
+
+    def to_json(self) -> str:
+        """As the SQL function `find_loss` takes it."""
+        return json.dumps(
+            {
+                "epoch": self.epoch,
+                "holder": None if self.holder is None else str(self.holder),
+                "commits": self.commits,
+                "own_commits": self.own_commits,
+                "commits_of": {str(broker): commits for broker, commits in self.commits_of.items()},
+                "confirmed_losses": self.confirmed_losses,
+            }
+        )
 
 
 class LossWatch:
@@ -70,7 +85,7 @@ class LossWatch:
             self.seen = replace(self.seen, own_commits=commits)
 
     def took(self, own: UUID, epoch: int) -> None:
-        """This broker has taken the lease."""
+        """This broker has taken the scope coordinator."""
         seen = self.seen
         self.seen = Seen(
             epoch=epoch,
@@ -113,11 +128,11 @@ def _loss(before: Seen, now: ClusterView) -> str | None:
     is_same_holder = now.holder_incarnation == before.holder
     commits = now.commits if has_holders and is_same_holder else now.seen_commits
     if now.epoch < before.epoch:
-        what = f"the lease has epoch {now.epoch}, and had {before.epoch}"
+        what = f"the coordinator has epoch {now.epoch}, and had {before.epoch}"
     elif has_holders and now.epoch == before.epoch and not is_same_holder:
-        what = f"the lease of epoch {now.epoch} has another holder than before"
+        what = f"the coordinator of epoch {now.epoch} is another broker than before"
     elif commits is not None and commits < before.commits:
-        what = f"the holder's last commit has number {commits}, and had {before.commits}"
+        what = f"the coordinator's last commit has number {commits}, and had {before.commits}"
     elif now.own_commits < before.own_commits:
         what = f"a broker's last commit has number {now.own_commits}, and had {before.own_commits}"
     elif fewer := [

@@ -11,14 +11,18 @@ from uuid import UUID
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.errors import InvalidConfig, PosthouseError
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared.database import Database, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
+from posthouse.storage.shared.migrations import newest_version
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 1.0
+MOVING_SECONDS = 0.2
+"""Between heartbeats while scopes move: the broker that takes one, and the clients, wait for them."""
 LIVE_SECONDS = 5.0
 _STATEMENT_SECONDS = 2.0
 _REGISTRATION_SECONDS = 5.0
@@ -26,8 +30,20 @@ _REGISTRATION_SECONDS = 5.0
 _SET_UP = "SET synchronous_commit = off"
 
 
-class NameTaken(InvalidConfig):
+class RegistrationRefused(InvalidConfig):
+    """This broker cannot be one of the cluster."""
+
+
+class NameTaken(RegistrationRefused):
     """Another process has registered under the name of this broker, or the database has forgotten its id."""
+
+
+class NodeIdTaken(RegistrationRefused):
+    """The node id that this broker is to have belongs to another one."""
+
+
+class TablesTooNew(RegistrationRefused):
+    """The tables were migrated to a version that this release cannot use."""
 
 
 class HeartbeatFailed(PosthouseError):
@@ -43,9 +59,11 @@ class Registration:
     addresses: Mapping[str, Address]
     rack: str | None
     version: str
+    node_id: int | None = None
+    """That it is to have; None leaves it to the database."""
 
 
-class Registry:
+class BrokerRegistry:
     """Owned by the event loop."""
 
     def __init__(
@@ -61,16 +79,23 @@ class Registry:
         self._registration = registration
         self._heartbeat_seconds = heartbeat_seconds
         self._live_seconds = live_seconds
+        self._schema_version = newest_version()
         self._watch = LossWatch()
         self._acknowledged: Callable[[], int] | None = None
         """The commits of this broker's newest storage; None if it has seen a loss since."""
         self._is_stopped = False
+        self._pause_seconds = heartbeat_seconds
+        self._sooner = asyncio.Event()
+        self._heard = asyncio.Event()
+        """Of the next heartbeat."""
         self._beating: asyncio.Task[None] | None = None
         self._seen_at = 0.0
         self._confirmed_losses = 0
         """When this broker registered."""
         self.node_id = 0
         """Of this broker, once registered."""
+        self.is_ready = False
+        """Whether this broker can hold scopes. Others see it after the next heartbeat."""
         self.view = ClusterView()
         """What the last heartbeat has found."""
         self.failure: PosthouseError | None = None
@@ -82,7 +107,7 @@ class Registry:
         return self._watch.loss
 
     def lease_seconds_left(self) -> float:
-        """How long the lease lasts unless it is renewed, by what the last heartbeat has found."""
+        """How long the coordinator's lease lasts unless it is renewed, by what the last heartbeat found."""
         return self.view.lease_seconds_left - (asyncio.get_running_loop().time() - self._seen_at)
 
     def seconds_since_heard(self) -> float:
@@ -91,13 +116,13 @@ class Registry:
 
     @property
     def seen(self) -> Seen:
-        """What the database must show at least: a broker that takes the lease says so."""
+        """What the database must show at least: a broker that takes a lease or scopes says so."""
         self._note_acknowledged()
         return self._watch.seen
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
-        """`acknowledged` is the sum of the numbers of the last acknowledged commits of a storage without the
-        lease, on all paths. The lease counts those of the storage that has it."""
+        """`acknowledged` is the sum of the numbers of the last acknowledged commits of this broker, on all
+        paths."""
         self._note_acknowledged()
         self._acknowledged = acknowledged
 
@@ -107,17 +132,20 @@ class Registry:
 
     def took_lease(self, lease: Lease) -> None:
         self.count_commits(lambda: lease.commits)
-        self._watch.took(self._registration.incarnation, lease.epoch)
+
+    def took_coordinator(self, epoch: int) -> None:
+        """This broker has taken the scope coordinator, of this epoch."""
+        self._watch.took(self._registration.incarnation, epoch)
 
     def lost_commits(self, loss: str) -> None:
-        """The database has refused the lease because it has lost commits."""
+        """The database has refused a lease or scopes because it has lost commits."""
         was_known = self._watch.loss is not None
         self._watch.know(loss)
         if not was_known:
             log.error("%s", self._watch.loss)
 
     async def register(self) -> int:
-        """Returns the node id. Raises DatabaseAway."""
+        """Returns the node id. Raises DatabaseAway and RegistrationRefused."""
         self.node_id = await self._register()
         await self.beat()
         self._confirmed_losses = self.view.confirmed_losses
@@ -129,32 +157,75 @@ class Registry:
         # Not on the connection of the heartbeats: a registration must not be lost.
         link = Link(self._database, "registration", seconds=_REGISTRATION_SECONDS)
         try:
-            node_id = await link.ask(
-                "SELECT posthouse.register_broker(%s, %s, %s, %s, %s)",
-                [mine.name, mine.incarnation, json.dumps(addresses), mine.rack, mine.version],
+            found = await link.ask(
+                "SELECT posthouse.register_broker(%s, %s, %s, %s, %s, %s, %s)",
+                [
+                    mine.name,
+                    mine.incarnation,
+                    json.dumps(addresses),
+                    mine.rack,
+                    mine.version,
+                    self._schema_version,
+                    mine.node_id,
+                ],
                 doing="registering this broker",
             )
         finally:
             await link.close()
-        return int(node_id)
+        self._check_needs(found.get("needs", 0))
+        if "taken_by" in found:
+            raise NodeIdTaken(
+                f"node_id {mine.node_id} belongs to broker {found['taken_by']}; give {mine.name} another "
+                "one, or none"
+            )
+        return int(found["id"])
+
+    def _check_needs(self, needs: int) -> None:
+        """Raises TablesTooNew."""
+        if needs > self._schema_version:
+            raise TablesTooNew(
+                f"Posthouse's tables need releases that know version {needs} of them; this release knows "
+                f"{self._schema_version}: install the release that the other brokers have"
+            )
 
     async def beat(self) -> ClusterView:
-        """One heartbeat. Raises DatabaseAway and NameTaken."""
+        """One heartbeat. Raises DatabaseAway and RegistrationRefused."""
         asked_at = asyncio.get_running_loop().time()
         seen = self.seen
         found = await self._link.ask(
-            "SELECT posthouse.heartbeat(%s, %s, %s, %s)",
-            [self._registration.incarnation, self._live_seconds, seen.holder, list(seen.commits_of)],
+            "SELECT posthouse.heartbeat(%s, %s, %s, %s, %s)",
+            [
+                self._registration.incarnation,
+                self._live_seconds,
+                seen.holder,
+                list(seen.commits_of),
+                self.is_ready,
+            ],
             doing="sending a heartbeat",
         )
+        self._check_needs(found["needs"])
         self.view = _view(found)
         self._seen_at = asked_at
-        # If this broker has taken the lease or noted commits meanwhile, the answer may be older than that.
+        # If this broker took over or noted commits meanwhile, the answer may be older than that.
         if self._watch.seen is seen:
             await self._watch_losses()
         if not found["is_registered"] and self.loss is None:
             await self._register_again()
+        heard, self._heard = self._heard, asyncio.Event()
+        heard.set()
         return self.view
+
+    async def next_view(self) -> ClusterView:
+        """What the next heartbeat finds."""
+        await self._heard.wait()
+        return self.view
+
+    def hurry(self, is_moving: bool) -> None:
+        """Send heartbeats more often while scopes move."""
+        self._pause_seconds = self._heartbeat_seconds
+        if is_moving and self._heartbeat_seconds > MOVING_SECONDS:
+            self._pause_seconds = MOVING_SECONDS
+            self._sooner.set()
 
     async def _watch_losses(self) -> None:
         loss_before = self._watch.loss
@@ -172,7 +243,7 @@ class Registry:
             )
 
     async def _register_again(self) -> None:
-        """Raises NameTaken, unless the database has lost the registration and the name is free."""
+        """Raises RegistrationRefused, unless the database has lost the registration and the name is free."""
         name = self._registration.name
         known = await self._link.ask(
             "SELECT incarnation FROM posthouse.broker WHERE name = %s", [name], doing="looking for the name"
@@ -198,14 +269,14 @@ class Registry:
     async def _beat_on(self) -> None:
         was_away = False
         while not self._is_stopped:
-            await asyncio.sleep(self._heartbeat_seconds)
+            await self._pause()
             try:
                 await self.beat()
             except DatabaseAway as error:
                 if not was_away:  # one line for the first; the lease tells of the rest
                     log.warning("no heartbeat to the database: %s", error)
                 was_away = True
-            except NameTaken as error:
+            except RegistrationRefused as error:
                 self.failure = error
                 self._is_stopped = True
             except Exception as error:
@@ -216,6 +287,17 @@ class Registry:
                 if was_away:
                     log.info("heartbeats reach the database again")
                 was_away = False
+
+    async def _pause(self) -> None:
+        """Shorter from the moment that scopes move."""
+        began = asyncio.get_running_loop().time()
+        self._sooner.clear()
+        while (left := began + self._pause_seconds - asyncio.get_running_loop().time()) > 0:
+            try:
+                await asyncio.wait_for(self._sooner.wait(), left)
+            except TimeoutError:
+                return
+            self._sooner.clear()
 
     async def stop(self) -> None:
         """Stop the heartbeats, and be absent at once."""
@@ -240,6 +322,8 @@ def _view(found: Mapping[str, Any]) -> ClusterView:
         brokers=tuple(map(_broker, found["brokers"])),
         holder_incarnation=None if holder is None else UUID(holder),
         epoch=found["epoch"],
+        holders={Scope(name): UUID(holder) for name, holder in found["holders"].items()},
+        wanted={Scope(name): broker for name, broker in found["wanted"].items()},
         lease_seconds_left=float(found["seconds_left"]),
         commits=int(found["commits"]),
         seen_commits=None if found["seen_commits"] is None else int(found["seen_commits"]),
@@ -260,4 +344,7 @@ def _broker(found: Mapping[str, Any]) -> ClusterBroker:
         rack=found["rack"],
         version=found["version"],
         seconds_since_start=float(found["seconds_since_start"]),
+        is_ready=found["is_ready"],
+        lease_seconds_left=float(found["lease_seconds_left"]),
+        is_draining=found["is_draining"],
     )

@@ -38,6 +38,10 @@ class DirectoryObjectStore:
     def name(self) -> str:
         return f"file://{self._directory}"
 
+    @property
+    def sign(self) -> None:
+        """There are no addresses."""
+
     async def put(self, key: str, data: Buffer) -> None:
         await self._run(f"put {key}", lambda: self._files.put(key, data), len(data))
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from posthouse.model.errors import Unavailable
 from posthouse.storage.remote_metrics import ObjectCallMetrics
-from posthouse.storage.shared.objects.store import Buffer, ObjectsAway, ObjectStore, StoredObject
+from posthouse.storage.shared.objects.store import Buffer, ObjectsAway, ObjectStore, Sign, StoredObject
 
 
 class ObjectStoreMetrics:
@@ -37,13 +37,17 @@ class MeasuredObjectStore:
     def name(self) -> str:
         return self._inner.name
 
+    @property
+    def sign(self) -> Sign | None:
+        return self._inner.sign
+
     async def put(self, key: str, data: Buffer) -> None:
         with self._measured(self._metrics.put) as metrics:
             await self._inner.put(key, data)
             metrics.objects += 1
             metrics.bytes += len(data)
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         with self._measured(self._metrics.read) as metrics:
             data = await self._inner.read(key, start, size)
             metrics.objects += 1

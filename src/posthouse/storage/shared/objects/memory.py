@@ -24,6 +24,10 @@ class MemoryObjectStore:
     def name(self) -> str:
         return "memory"
 
+    @property
+    def sign(self) -> None:
+        """There are no addresses."""
+
     async def put(self, key: str, data: Buffer) -> None:
         check_key(key)
         self._objects[key] = bytes(data), self._clock.now_ms()

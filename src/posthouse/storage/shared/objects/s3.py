@@ -17,13 +17,14 @@ from obstore.store import S3Store
 from posthouse.model.errors import InvalidConfig
 from posthouse.storage.shared.objects.probe import probe
 from posthouse.storage.shared.objects.s3_address import S3Address, UploadChecksum
-from posthouse.storage.shared.objects.s3_errors import Refusal
+from posthouse.storage.shared.objects.s3_errors import S3Refusal
 from posthouse.storage.shared.objects.store import (
     Buffer,
     ObjectDamaged,
     ObjectMissing,
     ObjectsAway,
     ObjectsRefused,
+    Sign,
     StoredObject,
     check_key,
     check_prefix,
@@ -49,11 +50,24 @@ class S3ObjectStore:
         try:
             self._store = _store(address, timeout)
         except (obstore.exceptions.BaseError, ValueError) as error:
-            raise InvalidConfig(f"{address.name}: {Refusal.of(error).sentence}") from error
+            raise InvalidConfig(f"{address.name}: {S3Refusal.of(error).sentence}") from error
 
     @property
     def name(self) -> str:
         return self._address.name
+
+    @property
+    def sign(self) -> Sign:
+        return self._sign
+
+    async def _sign(self, keys: Sequence[str], seconds: float) -> list[str]:
+        for key in keys:
+            check_key(key)
+        if not keys:
+            return []
+        with self._meaning(f"sign addresses of {len(keys)} objects"):
+            signing = obstore.sign_async(self._store, "GET", list(keys), timedelta(seconds=seconds))
+            return list(await self._in_time(signing))
 
     async def put(self, key: str, data: Buffer) -> None:
         check_key(key)
@@ -63,22 +77,23 @@ class S3ObjectStore:
             )
             await self._in_time(putting, len(data))
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         check_key(key)
         if not size:
             return b""
         with self._meaning(f"read {key}"):
             try:
                 reading = obstore.get_range_async(self._store, key, start=start, length=size)
-                data = bytes(await self._in_time(reading, size))
+                # Not copied: the client's own buffer.
+                data = memoryview(await self._in_time(reading, size))
             except FileNotFoundError as error:
-                if Refusal.of(error).is_of_the_bucket:
+                if S3Refusal.of(error).is_of_the_bucket:
                     raise
                 raise ObjectMissing(f"object {key} is missing in {self.name}") from error
             except obstore.exceptions.GenericError as error:
-                if not Refusal.of(error).is_of_the_range:
+                if not S3Refusal.of(error).is_of_the_range:
                     raise
-                data = b""
+                data = memoryview(b"")
         if len(data) != size:
             raise ObjectDamaged(f"object {key} in {self.name} has no {size} bytes from {start}")
         return data
@@ -127,7 +142,7 @@ class S3ObjectStore:
         try:
             yield
         except (obstore.exceptions.BaseError, OSError) as error:
-            refusal = Refusal.of(error)
+            refusal = S3Refusal.of(error)
             kind = ObjectsRefused if refusal.is_final else ObjectsAway
             raise kind(f"{doing}: {self.name}: {refusal.sentence}") from error
 

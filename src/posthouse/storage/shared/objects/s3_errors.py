@@ -12,7 +12,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class S3Refusal:
     status: int
     """Of HTTP; 0 if there was no answer."""
     code: str
@@ -20,7 +20,7 @@ class Refusal:
     sentence: str
 
     @classmethod
-    def of(cls, error: BaseException) -> "Refusal":
+    def of(cls, error: BaseException) -> "S3Refusal":
         # The rest is the client's own structures, with all headers of the answer.
         text = " ".join(str(error).partition("Debug source:")[0].split())
         status, code, message = _STATUS.search(text), _CODE.search(text), _MESSAGE.search(text)

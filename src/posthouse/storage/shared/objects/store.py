@@ -1,13 +1,16 @@
 """The port to an object store: immutable objects by key, written once, read in ranges, listed, deleted."""
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from posthouse.model.errors import DataDamaged, Unavailable
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+Sign: TypeAlias = Callable[[Sequence[str], float], Awaitable[list[str]]]
+"""Keys and seconds → addresses at which anyone can get the objects for that time. Raises ObjectsAway."""
 
 _TIMED_BYTES = 16 * 1024 * 1024
 
@@ -51,6 +54,10 @@ class ObjectStore(Protocol):
     def name(self) -> str:
         """The address for people, without secrets."""
 
+    @property
+    def sign(self) -> Sign | None:
+        """Makes signed addresses; None if the store has none."""
+
     async def put(self, key: str, data: Buffer) -> None:
         """Store an object. It is durable when this returns.
 
@@ -58,7 +65,7 @@ class ObjectStore(Protocol):
         The bytes must not change any more, even if this fails: the store may still be writing them.
         """
 
-    async def read(self, key: str, start: int, size: int) -> bytes:
+    async def read(self, key: str, start: int, size: int) -> bytes | memoryview:
         """Exactly `size` bytes from `start`. Raises ObjectMissing, or ObjectDamaged if there are fewer."""
 
     async def delete(self, keys: Sequence[str]) -> None:

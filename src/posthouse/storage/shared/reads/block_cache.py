@@ -70,13 +70,13 @@ class BlockCache:
         # Most of the memory stays for blocks that are there.
         self._most_fetches = max(1, max_bytes // 4 // block_bytes)
         self._permits = asyncio.Semaphore(self._most_fetches)
-        self._blocks: OrderedDict[_Block, bytes] = OrderedDict()
+        self._blocks: OrderedDict[_Block, bytes | memoryview] = OrderedDict()
         """The most recently used one is the last."""
         self._numbers: defaultdict[str, set[int]] = defaultdict(set)
         """Of the blocks in memory, by key."""
         self._bytes = 0
-        self._fetching: dict[_Block, asyncio.Task[bytes]] = {}
-        self._fetches: set[asyncio.Task[bytes]] = set()
+        self._fetching: dict[_Block, asyncio.Task[bytes | memoryview]] = {}
+        self._fetches: set[asyncio.Task[bytes | memoryview]] = set()
         """Those in `_fetching`, and those of blocks that were forgotten meanwhile."""
         self._fetching_bytes = 0
         self._unused_ahead: set[_Block] = set()
@@ -167,7 +167,7 @@ class BlockCache:
             position += len(part)
         return memoryview(result).toreadonly()
 
-    def _cached(self, block: _Block) -> bytes | None:
+    def _cached(self, block: _Block) -> bytes | memoryview | None:
         found = self._blocks.get(block)
         if found is not None:
             self._blocks.move_to_end(block)
@@ -180,14 +180,14 @@ class BlockCache:
             self._unused_ahead.remove(block)
             self.metrics.ahead_hits += 1
 
-    def _fetch_of(self, key: str, object_size: int, number: int) -> asyncio.Task[bytes]:
+    def _fetch_of(self, key: str, object_size: int, number: int) -> asyncio.Task[bytes | memoryview]:
         """The fetch of a block that a reader waits for; begun unless it is under way."""
         self.metrics.misses += 1
         block = (key, number)
         self._note_use(block)
         return self._fetching.get(block) or self._begin(key, object_size, number)
 
-    async def _fetched(self, fetch: asyncio.Task[bytes]) -> bytes:
+    async def _fetched(self, fetch: asyncio.Task[bytes | memoryview]) -> bytes | memoryview:
         try:
             # A reader that is cancelled leaves the fetch to the others.
             return await asyncio.shield(fetch)
@@ -212,7 +212,7 @@ class BlockCache:
         self._begin(key, object_size, number)
         return True
 
-    def _begin(self, key: str, object_size: int, number: int) -> asyncio.Task[bytes]:
+    def _begin(self, key: str, object_size: int, number: int) -> asyncio.Task[bytes | memoryview]:
         if self._is_closed:
             raise StorageClosed("the block cache is closed")
         block = (key, number)
@@ -223,7 +223,7 @@ class BlockCache:
         fetch.add_done_callback(lambda fetch: self._ended(block, fetch))
         return fetch
 
-    async def _fetch(self, block: _Block, size: int) -> bytes:
+    async def _fetch(self, block: _Block, size: int) -> bytes | memoryview:
         async with self._permits:
             self._make_room(size)
             self._fetching_bytes += size
@@ -237,7 +237,7 @@ class BlockCache:
                 self._bytes += size
         return data
 
-    async def _load(self, block: _Block, size: int) -> bytes:
+    async def _load(self, block: _Block, size: int) -> bytes | memoryview:
         key, start = block[0], block[1] * self._block_bytes
         if self._disk is not None:
             found = await self._disk.get(key, start, size)
@@ -251,7 +251,7 @@ class BlockCache:
             self._disk.keep(key, start, data)
         return data
 
-    def _ended(self, block: _Block, fetch: asyncio.Task[bytes]) -> None:
+    def _ended(self, block: _Block, fetch: asyncio.Task[bytes | memoryview]) -> None:
         self._fetches.discard(fetch)
         if self._fetching.get(block) is fetch:
             del self._fetching[block]

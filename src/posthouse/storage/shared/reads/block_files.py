@@ -69,7 +69,7 @@ class BlockFiles:
             raise DamagedBlock
         return data
 
-    def write(self, key: str, start: int, data: bytes) -> None:
+    def write(self, key: str, start: int, data: bytes | memoryview) -> None:
         path = self.directory / block_name(key, start, len(data))
         part = path.with_name(path.name + _PART)
         try:
@@ -90,5 +90,5 @@ class BlockFiles:
             (self.directory / name).unlink(missing_ok=True)
 
 
-def _header(key: str, start: int, data: bytes) -> bytes:
+def _header(key: str, start: int, data: bytes | memoryview) -> bytes:
     return _HEADER.pack(_MARK, crc32c(data, crc32c(f"{key} {start}".encode())))

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _READERS = 2
 _MOST_WRITES = 4
-"""Blocks that wait for the disk are in memory: those that come while so many wait are not kept."""
+"""Blocks that wait for the disk are in memory: beyond this number, further blocks are not kept."""
 _PATIENCE_SECONDS = 1.0
 """The object store is faster than a disk that takes longer for a block."""
 _REST_SECONDS = 60.0
@@ -117,7 +117,7 @@ class DiskCache:
             self._remove([name])
         return found
 
-    def keep(self, key: str, start: int, data: bytes) -> None:
+    def keep(self, key: str, start: int, data: bytes | memoryview) -> None:
         """Write a block in the background, if the disk keeps up."""
         name = block_name(key, start, len(data))
         size = HEADER_BYTES + len(data)
@@ -170,7 +170,9 @@ class DiskCache:
     def _prepared(self, task: asyncio.Task[None]) -> None:
         self._preparation = None
 
-    async def _write(self, name: str, key: str, start: int, data: bytes, evicted: Sequence[str]) -> None:
+    async def _write(
+        self, name: str, key: str, start: int, data: bytes | memoryview, evicted: Sequence[str]
+    ) -> None:
         def write() -> None:
             self._files.remove(evicted)
             self._files.write(key, start, data)

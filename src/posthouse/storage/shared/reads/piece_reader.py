@@ -7,19 +7,16 @@ from typing import Protocol
 
 from posthouse.model.errors import CorruptBatch, DataDamaged, UnsupportedFormat
 from posthouse.records.batch import HEADER_SIZE, iter_headers, parse_header, verify_crc
-from posthouse.storage.files.segments.header import Identity
-from posthouse.storage.files.segments.index import SparseIndex
 from posthouse.storage.files.segments.segment import HEADER_BYTES
-from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.readers import Readers
-from posthouse.storage.shared.reads.pieces import read_index, read_inline, read_inline_runs
+from posthouse.storage.shared.reads.pieces import read_inline, read_inline_runs
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
+from posthouse.storage.shared.reads.segment_indexes import SegmentIndexes
 
 _WINDOW_BYTES = 1024 * 1024
 """Read at once from a segment."""
 _BLOCKS_AHEAD = 2
-_INDEXES = 1000
 _NOT_A_SEGMENT = -1
 
 
@@ -32,7 +29,7 @@ class ReadBlocks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class CheckedBatches:
     """Checked batches of a log, without gaps."""
 
     data: bytes | bytearray | memoryview
@@ -43,15 +40,17 @@ class Chunk:
 
 
 class PieceReader:
-    def __init__(self, readers: Readers, blocks: ReadBlocks, *, cache_bytes: int) -> None:
+    def __init__(
+        self, readers: Readers, indexes: SegmentIndexes, blocks: ReadBlocks, *, cache_bytes: int
+    ) -> None:
         self._readers = readers
+        self._indexes = indexes
         self._blocks = blocks
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
-        self._chunks: OrderedDict[tuple[int, int, int, int], Chunk] = OrderedDict()
-        self._indexes: OrderedDict[tuple[int, int, int], SparseIndex] = OrderedDict()
+        self._chunks: OrderedDict[tuple[int, int, int, int], CheckedBatches] = OrderedDict()
 
-    async def chunk(self, log: SharedLog, piece: RunRow | SegmentRow, offset: int) -> Chunk | None:
+    async def chunk(self, log: SharedLog, piece: RunRow | SegmentRow, offset: int) -> CheckedBatches | None:
         """Batches from one that begins at or before `offset` on, among them the one that holds it.
 
         None if the piece has moved since it was found: then find it again.
@@ -60,27 +59,22 @@ class PieceReader:
             return await self._run(piece)
         return await self._window(log, piece, max(offset, piece.base))
 
-    async def load_inline(
-        self, connection: DatabaseConnection, pieces: Sequence[RunRow | SegmentRow]
-    ) -> None:
-        """Read the inline runs that are not in memory, all at once."""
-        wanted = [
-            piece
-            for piece in pieces
-            if isinstance(piece, RunRow) and piece.inline is not None and _key(piece) not in self._chunks
-        ]
-        if len(wanted) > 1:
-            for run, data in zip(wanted, await read_inline_runs(connection, wanted), strict=True):
+    async def prepare(self, log: SharedLog, pieces: Sequence[RunRow | SegmentRow]) -> None:
+        """Begin to fetch the runs that lie in objects, all at the same time, and read the inline runs that
+        are not in memory by one query."""
+        wanted = [piece for piece in pieces if isinstance(piece, RunRow) and _key(piece) not in self._chunks]
+        for run in wanted:
+            if run.key is not None:
+                self._blocks.expect(run.key, run.object_size or 0, run.pos, run.size)
+        inline = [run for run in wanted if run.inline is not None]
+        if len(inline) > 1:
+            async with self._readers.connection(f"reading {log.name}") as connection:
+                found = await read_inline_runs(connection, inline)
+            for run, data in zip(inline, found, strict=True):
                 if data is not None:
-                    self._add(_key(run), Chunk(batches_of(run, data), run.base, run.last + 1))
+                    self._add(_key(run), CheckedBatches(batches_of(run, data), run.base, run.last + 1))
 
-    def expect(self, pieces: Sequence[RunRow | SegmentRow]) -> None:
-        """Begin to fetch the runs that lie in objects, all at the same time."""
-        for piece in pieces:
-            if isinstance(piece, RunRow) and piece.key is not None and _key(piece) not in self._chunks:
-                self._blocks.expect(piece.key, piece.object_size or 0, piece.pos, piece.size)
-
-    async def _run(self, run: RunRow) -> Chunk | None:
+    async def _run(self, run: RunRow) -> CheckedBatches | None:
         key = _key(run)
         if (known := self._known(key)) is not None:
             return known
@@ -93,10 +87,10 @@ class PieceReader:
             data = found
         elif run.key is not None:
             data = await self._blocks.read(run.key, run.object_size or 0, run.pos, run.size)
-        return self._add(key, Chunk(batches_of(run, data), run.base, run.last + 1))
+        return self._add(key, CheckedBatches(batches_of(run, data), run.base, run.last + 1))
 
-    async def _window(self, log: SharedLog, segment: SegmentRow, offset: int) -> Chunk | None:
-        index = await self._index(log, segment)
+    async def _window(self, log: SharedLog, segment: SegmentRow, offset: int) -> CheckedBatches | None:
+        index = await self._indexes.of(log, segment)
         if index is None:
             return None
         start = max(index.position_of(offset), HEADER_BYTES)
@@ -119,27 +113,13 @@ class PieceReader:
                 )
             size = max(2 * size, following)
 
-    async def _index(self, log: SharedLog, segment: SegmentRow) -> SparseIndex | None:
-        key = (segment.log, segment.base, segment.generation)
-        index = self._indexes.get(key)
-        if index is None:
-            identity = Identity(log.partition, segment.base, segment.generation)
-            async with self._readers.connection(f"reading the index of {segment.place}") as connection:
-                index = await read_index(connection, segment, identity)
-            if index is None:
-                return None
-            self._indexes[key] = index
-            while len(self._indexes) > _INDEXES:
-                self._indexes.popitem(last=False)
-        return index
-
-    def _known(self, key: tuple[int, int, int, int]) -> Chunk | None:
+    def _known(self, key: tuple[int, int, int, int]) -> CheckedBatches | None:
         chunk = self._chunks.get(key)
         if chunk is not None:
             self._chunks.move_to_end(key)
         return chunk
 
-    def _add(self, key: tuple[int, int, int, int], chunk: Chunk) -> Chunk:
+    def _add(self, key: tuple[int, int, int, int], chunk: CheckedBatches) -> CheckedBatches:
         replaced = self._chunks.pop(key, None)
         self._cached_bytes += len(chunk.data) - (0 if replaced is None else len(replaced.data))
         self._chunks[key] = chunk
@@ -153,7 +133,7 @@ def _key(run: RunRow) -> tuple[int, int, int, int]:
     return run.log, run.base, _NOT_A_SEGMENT, run.last
 
 
-def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[Chunk | None, int]:
+def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[CheckedBatches | None, int]:
     """The whole batches at the beginning of the data, checked; and the bytes that the first of them needs."""
     base = following = -1
     end = next_offset = 0
@@ -173,4 +153,4 @@ def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[C
     if base < 0:
         return None, following
     # A copy: the chunk stays for long, and a part of a block would keep the whole block in memory.
-    return Chunk(bytes(memoryview(data)[:end]), base, next_offset), following
+    return CheckedBatches(bytes(memoryview(data)[:end]), base, next_offset), following

@@ -15,9 +15,10 @@ from posthouse.records.batch import Readable, iter_headers
 from posthouse.records.record import iter_records
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.producers import AbortedTransaction
-from posthouse.storage.shared.logs.shared_log import SharedLog
+from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch
 from posthouse.storage.shared.readers import Readers
-from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
+from posthouse.storage.shared.reads.found_pieces import KEPT_SECONDS, FoundPieces, RememberedPieces
+from posthouse.storage.shared.reads.piece_reader import CheckedBatches, PieceReader
 from posthouse.storage.shared.reads.pieces import find_pieces
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
 
@@ -25,6 +26,9 @@ _ATTEMPTS = 5
 """Pieces move to segments while they are read, but not that often."""
 _PAUSE_SECONDS = 0.02
 _PIECES_AT_ONCE = 64
+_MOST_BYTES = 2**40
+_AHEAD = 2
+"""With as much again as is asked for: a reader mostly goes on behind what it has read."""
 _LATER = """
 SELECT base FROM segment WHERE log = %(log)s AND last >= %(from)s AND max_time >= %(time)s
 UNION ALL
@@ -39,6 +43,15 @@ SELECT max(max_time) FROM (
     SELECT max_time FROM run JOIN log ON log.id = run.log
      WHERE run.log = %(log)s AND run.base >= log.segments_to AND last >= %(from)s
 ) AS found
+"""
+
+
+_ABORTED = """
+SELECT l.segments_to, a.producer, a.first, a.last
+  FROM log l LEFT JOIN aborted a ON a.log = l.id AND box(point(a.log, a.first), point(a.log, a.last))
+       && box(point(%(log)s, %(first)s), point(%(log)s, %(last)s))
+ WHERE l.id = %(log)s
+ ORDER BY a.last
 """
 
 
@@ -57,9 +70,14 @@ class Reads:
         self._readers = readers
         self._pieces = pieces
         self._following = following
+        self._remembered = RememberedPieces()
 
     async def close(self) -> None:
         await self._readers.close()
+
+    def moved(self, log: SharedLog) -> None:
+        """Compaction has replaced segments of the log."""
+        self._remembered.forget(log.id)
 
     async def read(
         self, log: SharedLog, offset: int, max_bytes: int, at_least_one: bool, stable_only: bool
@@ -74,17 +92,25 @@ class Reads:
             self._following.watch(log)
             return Slice(b"", bounds)
         if log.tail_start <= offset < log.tail_end:
-            aborted: Sequence[AbortedTransaction] = ()
-            tail_end = end
-            if stable_only:
-                # The database may have told of a marker whose outcome this broker does not know yet.
-                first_open = log.producers.first_open()
-                tail_end = end if first_open is None else min(end, first_open)
-                aborted = log.producers.aborted_between(offset, tail_end)
-            if offset < tail_end:
-                self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
-                return Slice(_from_tail(log, offset, tail_end, max_bytes, at_least_one), bounds, aborted)
+            self._following.watch(log)  # memory does not tell that the log was trimmed elsewhere
+            batches = _from_tail(log, offset, end, max_bytes, at_least_one)
+            aborted: Sequence[AbortedTransaction] | None = ()
+            if stable_only and any(each.header.is_transactional for each in batches):
+                aborted = await self._aborted(log, offset, batches[-1].header.last_offset)
+                _check_not_trimmed(log, offset)
+            if aborted is not None:
+                return Slice(_joined([each.data for each in batches]), bounds, aborted)
         return await self._cold(log, offset, bounds, end, max_bytes, at_least_one, stable_only)
+
+    async def _aborted(self, log: SharedLog, first: int, last: int) -> list[AbortedTransaction] | None:
+        """Those with records from `first` to `last`. None if the records are in segments: compaction may have
+        removed them there, and the transactions from the table."""
+        async with self._readers.connection(f"reading {log.name}") as connection:
+            found = await connection.execute(_ABORTED.encode(), {"log": log.id, "first": first, "last": last})
+            rows = await found.fetchall()
+        if not rows or rows[0][0] > first:
+            return None
+        return [AbortedTransaction(*each[1:]) for each in rows if each[1] is not None]
 
     async def _cold(
         self,
@@ -109,10 +135,9 @@ class Reads:
                 room -= len(part)
             if is_cut or room <= 0:
                 break
-        if log.start > offset:  # trimmed meanwhile
-            raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+        _check_not_trimmed(log, offset)
         return Slice(
-            chunks[0] if len(chunks) == 1 else b"".join(chunks),
+            _joined(chunks),
             bounds,
             [aborted[marker] for marker in sorted(aborted)] if aborted else (),
         )
@@ -124,14 +149,25 @@ class Reads:
         end: int,
         max_bytes: int,
         aborted: dict[int, AbortedTransaction] | None = None,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncIterator[CheckedBatches]:
         """Checked batches from `offset` to before `end`. Aborted transactions with records in them are added
         to `aborted`, by the offset of the marker."""
         attempts = 0
         while offset < end:
-            pieces = await self._find(log, offset, max_bytes, aborted)
+            found = await self._found(log, offset, with_aborted=aborted is not None)
+            pieces = found.window(offset, _AHEAD * max_bytes)
+            await self._pieces.prepare(log, pieces)
+            limit = end
+            if aborted is not None:
+                limit = min(end, found.stable)
+                reached = min(limit, pieces[-1].last + 1 if pieces else offset)
+                aborted.update(
+                    (each.last_offset, each)
+                    for each in found.aborted or ()
+                    if each.last_offset >= offset and each.first_offset < reached
+                )
             for piece in pieces:
-                while offset <= piece.last and offset < end:
+                while offset <= piece.last and offset < limit:
                     chunk = await self._pieces.chunk(log, piece, offset)
                     if chunk is None:
                         break
@@ -144,38 +180,47 @@ class Reads:
             else:
                 if pieces:
                     continue
+            self._remembered.forget(log.id)
             attempts += 1
             if attempts == _ATTEMPTS:
                 raise DataDamaged(f"{log.name}: no run or segment has the bytes of offset {offset}")
             await asyncio.sleep(_PAUSE_SECONDS * attempts)
 
+    async def _found(self, log: SharedLog, offset: int, *, with_aborted: bool) -> FoundPieces:
+        now = asyncio.get_running_loop().time()
+        known = self._remembered.get(log.id, offset, now, with_aborted=with_aborted)
+        if known is not None:
+            self._following.watch(log)  # what is remembered does not tell that the log was trimmed elsewhere
+            return known
+        found = await self._find(log, offset, _PIECES_AT_ONCE, with_aborted=with_aborted)
+        self._remembered.add(found)
+        return found
+
     async def _find(
-        self,
-        log: SharedLog,
-        offset: int,
-        max_bytes: int,
-        aborted: dict[int, AbortedTransaction] | None = None,
-    ) -> list[RunRow | SegmentRow]:
-        """With as much again as `max_bytes`: a reader mostly goes on behind what it has read."""
+        self, log: SharedLog, offset: int, max_pieces: int, *, with_aborted: bool = False
+    ) -> FoundPieces:
+        stable, until = log.stable, asyncio.get_running_loop().time() + KEPT_SECONDS
         async with self._readers.connection(f"reading {log.name}") as connection:
             found = await find_pieces(
                 connection,
                 log.id,
                 offset,
-                max_bytes=2 * max_bytes,
-                max_rows=_PIECES_AT_ONCE,
-                with_aborted=aborted is not None,
+                max_bytes=_MOST_BYTES,
+                max_rows=max_pieces,
+                with_aborted=with_aborted,
             )
-            if found is None:
-                raise UnknownPartition(f"the topic of {log.name} is deleted")
-            log.trim(found.start)
-            if offset < found.start:
-                raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
-            if aborted is not None:
-                aborted.update((each.last_offset, each) for each in found.aborted)
-            self._pieces.expect(found.pieces)
-            await self._pieces.load_inline(connection, found.pieces)
-        return list(found.pieces)
+        if found is None:
+            raise UnknownPartition(f"the topic of {log.name} is deleted")
+        log.trim(found.start)
+        if offset < found.start:
+            raise OffsetOutOfRange(f"{log.name}: offset {offset} is no longer there")
+        return FoundPieces(
+            log=log.id,
+            pieces=found.pieces,
+            stable=stable,
+            aborted=found.aborted if with_aborted else None,
+            until=until,
+        )
 
     async def find_timestamp(self, log: SharedLog, timestamp: int) -> TimestampedOffset | None:
         """Raises OffsetOutOfRange if the start of the log in the database stays ahead of that in memory."""
@@ -186,7 +231,7 @@ class Reads:
             if base is None:
                 return None
             try:
-                pieces = await self._find(log, max(base, offset), 1)
+                pieces = (await self._find(log, max(base, offset), 1)).pieces
                 if not pieces:
                     raise OffsetOutOfRange(f"{log.name}: nothing is at offset {max(base, offset)}")
                 found = await self._first_in(log, pieces[0], timestamp)
@@ -236,14 +281,24 @@ class Reads:
         return None if row is None else row[0]
 
 
-def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool) -> Readable:
-    chunks: list[Readable] = []
+def _check_not_trimmed(log: SharedLog, offset: int) -> None:
+    """Of a read that has waited."""
+    if log.start > offset:
+        raise OffsetOutOfRange(f"offset {offset} is outside {log.start} to {log.end}")
+
+
+def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_one: bool) -> list[TailBatch]:
+    found: list[TailBatch] = []
     room = max_bytes
     for batch in log.tail_from(offset):
-        if batch.header.base_offset >= end or (batch.header.length > room and (chunks or not at_least_one)):
+        if batch.header.base_offset >= end or (batch.header.length > room and (found or not at_least_one)):
             break
-        chunks.append(batch.data)
+        found.append(batch)
         room -= batch.header.length
+    return found
+
+
+def _joined(chunks: Sequence[Readable]) -> Readable:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 

@@ -12,18 +12,19 @@ Texts and lists are compact, as in all flexible versions.
 from struct import Struct
 from struct import error as StructError
 
+from posthouse.protocols.kafka.codec.own.fields import (
+    nullable_text,
+    read_count,
+    read_end,
+    read_nullable_text,
+    read_text,
+    text,
+)
 from posthouse.protocols.kafka.codec.primitives import (
-    MAX_ELEMENTS,
-    MAX_STRING,
     Buffer,
     Message,
-    bad_count,
-    bad_length,
-    bad_text,
     cut_short,
-    read_uvarint,
     skip_tags,
-    trailing_bytes,
     unsupported_version,
     uvarint,
 )
@@ -92,16 +93,12 @@ def decode_end_together_request(version: int, buf: memoryview, pos: int) -> EndT
     size = len(buf)
     try:
         action = int.from_bytes(buf[pos : pos + 1], "big", signed=True)
-        name, pos = _read_text(buf, pos + 1, "EndTogetherRequest.name")
+        name, pos = read_text(buf, pos + 1, "EndTogetherRequest.name")
         [sequence] = _SEQUENCE.unpack_from(buf, pos)
-        count, pos = read_uvarint(buf, pos + _SEQUENCE.size)
-        count -= 1
-        # A member has a minimum size: a few bytes cannot declare a list that fills the memory.
-        if count * _SMALLEST_MEMBER > size - pos or count > MAX_ELEMENTS:
-            raise bad_count("EndTogetherRequest.members", count, size - pos)
+        count, pos = read_count(buf, pos + _SEQUENCE.size, _SMALLEST_MEMBER, "EndTogetherRequest.members")
         members: list[EndTogetherMember] | None = None if count < 0 else []
         for _ in range(count):
-            id, pos = _read_text(buf, pos, "EndTogetherRequest.members.transactional_id")
+            id, pos = read_text(buf, pos, "EndTogetherRequest.members.transactional_id")
             producer_id, epoch, tags = _MEMBER.unpack_from(buf, pos)
             pos += _MEMBER.size
             if tags:
@@ -110,7 +107,7 @@ def decode_end_together_request(version: int, buf: memoryview, pos: int) -> EndT
             members.append(
                 EndTogetherMember(transactional_id=id, producer_id=producer_id, producer_epoch=epoch)
             )
-        pos = _read_end(buf, pos, "EndTogetherRequest")
+        pos = read_end(buf, pos, "EndTogetherRequest")
     except (StructError, IndexError):
         raise cut_short("EndTogetherRequest", pos, size) from None
     return EndTogetherRequest(action=action, name=name, sequence=sequence, members=members)
@@ -120,18 +117,18 @@ def encode_end_together_response(version: int, response: EndTogetherResponse) ->
     if version != 0:
         raise unsupported_version("EndTogetherResponse", version)
     out = bytearray(_RESPONSE_START.pack(response.throttle_time_ms, response.error_code))
-    out += b"\0" if response.error_message is None else _text(response.error_message)
+    out += nullable_text(response.error_message)
     out += _RESPONSE_END.pack(response.has_ended, response.sequence, 0)
     return [out]
 
 
 def encode_end_together_request(request: EndTogetherRequest) -> list[Buffer]:
     out = bytearray(request.action.to_bytes(1, "big", signed=True))
-    out += _text(request.name)
+    out += text(request.name)
     out += _SEQUENCE.pack(request.sequence)
     out += uvarint(0 if request.members is None else len(request.members) + 1)
     for member in request.members or ():
-        out += _text(member.transactional_id)
+        out += text(member.transactional_id)
         out += _MEMBER.pack(member.producer_id, member.producer_epoch, 0)
     out.append(0)
     return [out]
@@ -143,40 +140,9 @@ def decode_end_together_response(buf: memoryview, pos: int) -> EndTogetherRespon
     try:
         response.throttle_time_ms, response.error_code = _RESPONSE_START.unpack_from(buf, pos)
         pos += _RESPONSE_START.size
-        if buf[pos]:
-            response.error_message, pos = _read_text(buf, pos, "EndTogetherResponse.error_message")
-        else:
-            pos += 1
+        response.error_message, pos = read_nullable_text(buf, pos, "EndTogetherResponse.error_message")
         response.has_ended, response.sequence, _ = _RESPONSE_END.unpack_from(buf, pos)
-        pos = _read_end(buf, pos + _RESPONSE_END.size - 1, "EndTogetherResponse")
+        pos = read_end(buf, pos + _RESPONSE_END.size - 1, "EndTogetherResponse")
     except (StructError, IndexError):
         raise cut_short("EndTogetherResponse", pos, size) from None
     return response
-
-
-def _text(value: str) -> bytes:
-    encoded = value.encode()
-    return uvarint(len(encoded) + 1) + encoded
-
-
-def _read_text(buf: memoryview, pos: int, path: str) -> tuple[str, int]:
-    length, pos = read_uvarint(buf, pos)
-    length -= 1
-    end = pos + length
-    if length < 0 or length > MAX_STRING or end > len(buf):
-        raise bad_length(path, length, len(buf) - pos)
-    try:
-        return str(buf[pos:end], "utf-8"), end
-    except UnicodeDecodeError:
-        raise bad_text(path) from None
-
-
-def _read_end(buf: memoryview, pos: int, name: str) -> int:
-    """Skip unknown tags; raises if bytes follow them."""
-    tags = buf[pos]
-    pos += 1
-    if tags:
-        pos = skip_tags(buf, pos, tags, name)
-    if pos != len(buf):
-        raise trailing_bytes(name, len(buf) - pos)
-    return pos

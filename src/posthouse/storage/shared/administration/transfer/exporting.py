@@ -1,7 +1,7 @@
 """Export of a shared storage to a data directory for a single broker.
 
 The lease is held meanwhile, as by a broker, so that nothing changes. A killed export goes on where it was if
-no broker has taken the lease since.
+no broker has taken a lease since.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from posthouse.storage.shared.administration.transfer.transfer_lease import (
 from posthouse.storage.shared.database import meaning
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.membership.lease import Lease
-from posthouse.storage.shared.migrations import applied_version, check_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema
 from posthouse.storage.shared.stores import SharedStores
 
 _STATEMENT_SECONDS = 600.0
@@ -49,9 +49,9 @@ async def export_directory(
     target = LocalTarget(directory)
     connection = await stores.database.connect("export", statement_seconds=_STATEMENT_SECONDS)
     async with connection, meaning("reading the version of the tables"):
-        check_version(await applied_version(connection))
+        check_schema(await applied_schema(connection))
         lease = await take_lease_to_export(connection, stores.database, clock, patience_seconds)
-        storage = stores.storage(lease, defaults=TopicConfig())
+        storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
         try:
             await storage.open()
             extents = await load_extents(connection)
@@ -96,7 +96,7 @@ class _Export:
         finally:
             await copy.close()
         if not await self._lease.renew():
-            raise TransferRefused("a broker has taken the lease; stop all brokers, and export again")
+            raise TransferRefused("a broker has started; stop all brokers, and export again")
         await asyncio.to_thread(target.finish)
         return TransferReport(topics=len(topics), logs=len(partitions), bytes=compared)
 

@@ -40,6 +40,9 @@ SELECT import_segments(
 _PUT_PRODUCER = """
 INSERT INTO producer (log, id, epoch, batches, last_time, open_since) VALUES (%s, %s, %s, %s, %s, %s)
 """
+_FIRST_OPEN = """
+UPDATE log SET first_open = (SELECT min(open_since) FROM producer WHERE log = log.id AND open_since >= 0)
+"""
 _PUT_ABORTED = "INSERT INTO aborted (log, last, first, producer) VALUES (%s, %s, %s, %s)"
 _PUT_STATE = "INSERT INTO state (space, owner, key, value) VALUES (%s, %s, %s, %s)"
 
@@ -60,7 +63,7 @@ class ImportRows:
     async def _transaction(self, doing: str) -> AsyncIterator[None]:
         async with meaning(doing), self._connection.transaction():
             await self._connection.execute(
-                "SELECT check_lease(%s, %s)", [self._lease.incarnation, self._lease.epoch]
+                "SELECT check_coordinator(%s, %s)", [self._lease.incarnation, self._lease.epoch]
             )
             yield
 
@@ -167,6 +170,7 @@ class ImportRows:
         async with self._transaction("importing producers"):
             await self._connection.execute("TRUNCATE producer, aborted")
             await self._insert(_PUT_PRODUCER, producers)
+            await self._connection.execute(_FIRST_OPEN)
             await self._insert(_PUT_ABORTED, aborted)
 
     async def put_state(self, state: State) -> None:

@@ -1,7 +1,7 @@
 """Import of the data directory of a single broker into an empty shared storage.
 
     1  the directory is opened as by a broker: its lock is held, its journal replayed
-    2  `begin_import` takes the lease, for as long as the import takes, also while it is interrupted
+    2  `begin_import` takes an exclusive lease, for as long as the import takes, also while it is interrupted
     3  topics and logs with their final bounds
     4  segments: each object is uploaded, then one transaction adds it and moves `log.segments_to`
     5  producers and state
@@ -35,7 +35,7 @@ from posthouse.storage.shared.administration.transfer.transfer_lease import (
 )
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.membership.identity import cluster_identity
-from posthouse.storage.shared.migrations import applied_version, check_version
+from posthouse.storage.shared.migrations import applied_schema, check_schema
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.stores import SharedStores
 
@@ -69,7 +69,7 @@ async def import_directory(
         connection = await stores.database.connect("import", statement_seconds=_STATEMENT_SECONDS)
         async with connection:
             async with meaning("beginning the import"):
-                check_version(await applied_version(connection))
+                check_schema(await applied_schema(connection))
                 await cluster_identity(connection)
                 lease = await begin_import(connection, source.storage.cluster_id)
             work = _Import(source, logs, stores, connection, lease, progress)
@@ -107,7 +107,7 @@ class _Import:
         await self._rows.put_producers(self._logs, storage)
         state = take_state(storage)
         await self._rows.put_state(state)
-        copy = self._stores.storage(self._lease, defaults=TopicConfig())
+        copy = self._stores.storage(self._lease, coordinates=True, defaults=TopicConfig())
         await copy.open()
         try:
             compare_state(state, take_state(copy))

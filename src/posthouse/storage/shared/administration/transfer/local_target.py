@@ -20,7 +20,7 @@ from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.files.catalog.catalog import Catalog
 from posthouse.storage.files.catalog.producer_rows import rows as producer_rows
-from posthouse.storage.files.catalog.rows import PartitionRow, SegmentRow, Snapshot, TopicRow
+from posthouse.storage.files.catalog.rows import CatalogSnapshot, PartitionRow, SegmentRow, TopicRow
 from posthouse.storage.files.segments.segment import segment_name
 from posthouse.storage.files.system.data_directory import OsDataDirectory
 from posthouse.storage.files.system.disk import OsDisk
@@ -38,7 +38,7 @@ _TOPICS = "topics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class WrittenSegment:
     row: SegmentRow
     next_offset: int
 
@@ -56,12 +56,12 @@ class LocalTarget:
         self._new_list = self.place / f"{_LIST}.part"
         if self.place.exists() and not self._list.exists() and set(self.place.iterdir()) - {self._new_list}:
             raise TransferRefused(f"{self.place} is in the way, and not of an export; rename it")
-        self.written: dict[PartitionId, list[Written]] = {}
+        self.written: dict[PartitionId, list[WrittenSegment]] = {}
 
     def begin(self, cluster_id: str, epoch: int) -> None:
         """Go on with an export that was interrupted, if the storage has not changed since; else begin anew.
 
-        A broker that changes the storage has taken the lease, which raises its epoch.
+        A broker that changes the storage has taken a lease, which raises the epoch.
         """
         if self._load(cluster_id, epoch):
             self._remove_catalog()
@@ -101,7 +101,7 @@ class LocalTarget:
         index = image.index()
         _write(path, image.data)
         _write(path.with_suffix(".index"), index)
-        written = Written(
+        written = WrittenSegment(
             row=SegmentRow(
                 partition,
                 image.base_offset,
@@ -124,7 +124,7 @@ class LocalTarget:
         self, cluster_id: str, topics: Iterable[Topic], view: PartitionView, state: State
     ) -> None:
         """Describe the segments. A broker can open the directory then."""
-        snapshot = Snapshot(frame=0)
+        snapshot = CatalogSnapshot(frame=0)
         rows = []
         for topic in topics:
             rows.append(TopicRow.of(topic))
@@ -186,7 +186,7 @@ def _producers(view: PartitionView, partition: PartitionId) -> Changes:
     return Changes(buckets=buckets, aborted=dict(aborted), replaces_whole=False)
 
 
-def _line(written: Written) -> str:
+def _line(written: WrittenSegment) -> str:
     row = written.row
     numbers = [
         row.base_offset,
@@ -201,11 +201,11 @@ def _line(written: Written) -> str:
     return json.dumps([row.partition.topic.hex(), row.partition.index, written.next_offset, *numbers])
 
 
-def _written(line: Sequence[Any]) -> Written:
+def _written(line: Sequence[Any]) -> WrittenSegment:
     topic, index, next_offset, base, size, max_timestamp, created_ms, *more = line
     index_size, generation, clean_to, horizon = more
     partition = PartitionId(TopicId(bytes.fromhex(topic)), index)
     row = SegmentRow(
         partition, base, size, max_timestamp, created_ms, index_size, generation, clean_to, horizon, True
     )
-    return Written(row=row, next_offset=next_offset)
+    return WrittenSegment(row=row, next_offset=next_offset)

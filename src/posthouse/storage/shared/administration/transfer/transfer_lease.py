@@ -1,4 +1,5 @@
-"""The lease while a storage is copied. Until an import is finished, no broker can take it."""
+"""The exclusive lease while a storage is copied: no broker can take one, also while an import is
+interrupted."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,8 +10,9 @@ import psycopg
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared.database import Database, DatabaseConnection, meaning
-from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_lease
+from posthouse.storage.shared.membership.lease import Lease, LeaseTimes, take_exclusive_lease
 from posthouse.storage.shared.membership.registry import LIVE_SECONDS
 
 PATIENCE_SECONDS = LeaseTimes().seconds + 2
@@ -32,6 +34,9 @@ class ImportLease:
     incarnation: UUID
     epoch: int
     is_lost: bool = False
+
+    def holds(self, scope: Scope) -> bool:
+        return True
 
     def count_commits(self, acknowledged: Callable[[], int]) -> None:
         """No broker compares them: an import that failed is repeated."""
@@ -70,7 +75,7 @@ async def take_lease_to_export(
         [(has_brokers, is_importing)] = await found.fetchall()
         if is_importing:
             raise TransferRefused("an import into this storage is unfinished; finish it first")
-        lease = await take_lease(database, uuid4(), clock=clock)
+        lease = await take_exclusive_lease(database, uuid4(), clock=clock, live_seconds=LIVE_SECONDS)
         if lease is not None:
             lease.keep()
             return lease

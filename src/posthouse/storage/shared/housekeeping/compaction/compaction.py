@@ -202,7 +202,7 @@ class Compaction:
         )
 
     async def _read(self, source: CompactionSource) -> bytes:
-        return await self._objects.read(source.key, source.pos, source.size)
+        return bytes(await self._objects.read(source.key, source.pos, source.size))
 
     def _groups(
         self, topic: Topic, sources: Sequence[CompactionSource], clean_to: int

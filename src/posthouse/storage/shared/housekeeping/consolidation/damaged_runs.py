@@ -128,7 +128,7 @@ class DamagedRuns:
                 known = middle
             except ObjectDamaged:
                 end = middle - 1
-        return await self._objects.read(key, start, known) if known else b""
+        return bytes(await self._objects.read(key, start, known)) if known else b""
 
     async def _has_older(self, connection: DatabaseConnection, object_id: int) -> bool:
         async with meaning("looking for older objects"):

@@ -15,7 +15,7 @@ from posthouse.storage.shared.housekeeping.segment_image import SegmentImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Merge:
+class SegmentMerge:
     log: int
     partition: PartitionId
     config: TopicConfig
@@ -33,11 +33,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedSegment:
-    merge: Merge
+    merge: SegmentMerge
     image: SegmentImage
 
 
-def merged(merge: Merge, data: Sequence[bytes]) -> MergedSegment:
+def merged(merge: SegmentMerge, data: Sequence[bytes]) -> MergedSegment:
     """The batches of all sources, whose bytes are `data`, as one segment of a new generation.
 
     Raises DataDamaged if one of them is damaged. Computes only, and lets other threads run meanwhile.

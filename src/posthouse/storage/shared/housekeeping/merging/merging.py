@@ -23,12 +23,12 @@ from posthouse.model.topics import Topic
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
-from posthouse.storage.shared.housekeeping.merging.merge import Merge, MergedSegment, merged
+from posthouse.storage.shared.housekeeping.merging.merge import MergedSegment, SegmentMerge, merged
 from posthouse.storage.shared.housekeeping.merging.sources import Cursor, page_behind
 from posthouse.storage.shared.housekeeping.merging.swap import swap
 from posthouse.storage.shared.housekeeping.merging.tiers import FAN_IN, MergeLimits, merges
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
-from posthouse.storage.shared.housekeeping.range_reads import ObjectRange, RangeReads
+from posthouse.storage.shared.housekeeping.range_reads import ByteRange, RangeReads
 from posthouse.storage.shared.objects.names import ObjectNames
 
 log = logging.getLogger(__name__)
@@ -79,11 +79,11 @@ class Merging:
             for group in self._groups(await self._due(connection)):
                 await self._merge(connection, group)
 
-    async def _due(self, connection: DatabaseConnection) -> list[Merge]:
+    async def _due(self, connection: DatabaseConnection) -> list[SegmentMerge]:
         async with meaning("looking for segments to merge"):
             page = await page_behind(connection, self._cursor, self._settings.rows_at_once)
         self._cursor = page.next
-        found: list[Merge] = []
+        found: list[SegmentMerge] = []
         room = self._settings.turn_bytes
         for owner in page.logs:
             topic = self._topics().get(owner.partition.topic)
@@ -91,7 +91,9 @@ class Merging:
                 continue
             limits = MergeLimits.of(topic.config, self._settings.segment_bytes, self._settings.fan_in)
             for sources in merges(owner.segments, limits):
-                merge = Merge(log=owner.id, partition=owner.partition, config=topic.config, sources=sources)
+                merge = SegmentMerge(
+                    log=owner.id, partition=owner.partition, config=topic.config, sources=sources
+                )
                 if merge.identity not in self._damaged:
                     found.append(merge)
                     room -= merge.size
@@ -100,9 +102,9 @@ class Merging:
                 break
         return found
 
-    def _groups(self, found: Sequence[Merge]) -> Iterator[list[Merge]]:
+    def _groups(self, found: Sequence[SegmentMerge]) -> Iterator[list[SegmentMerge]]:
         """Merges whose segments fit into one object. A larger one has an object of its own."""
-        group: list[Merge] = []
+        group: list[SegmentMerge] = []
         size = 0
         for each in found:
             if group and size + each.size > self._settings.mixed_bytes:
@@ -113,7 +115,7 @@ class Merging:
         if group:
             yield group
 
-    async def _merge(self, connection: DatabaseConnection, group: Sequence[Merge]) -> None:
+    async def _merge(self, connection: DatabaseConnection, group: Sequence[SegmentMerge]) -> None:
         try:
             made = await self._made(group)
         except DataDamaged as error:
@@ -136,8 +138,8 @@ class Merging:
             done = await swap(connection, self._lease, key, made)
         self._metrics.merged_segments += sum(len(each.merge.sources) for each in done)
 
-    async def _made(self, group: Sequence[Merge]) -> list[MergedSegment]:
-        ranges = [ObjectRange(each.key, each.pos, each.size) for merge in group for each in merge.sources]
+    async def _made(self, group: Sequence[SegmentMerge]) -> list[MergedSegment]:
+        ranges = [ByteRange(each.key, each.pos, each.size) for merge in group for each in merge.sources]
         data = iter(await self._ranges.read(ranges))
         # Checking some megabytes must not hold up the event loop.
         return [

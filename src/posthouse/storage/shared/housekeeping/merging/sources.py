@@ -36,12 +36,12 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class LogPage:
     logs: list[SegmentedLog]
     next: Cursor
 
 
-async def page_behind(connection: DatabaseConnection, cursor: Cursor, rows: int) -> Page:
+async def page_behind(connection: DatabaseConnection, cursor: Cursor, rows: int) -> LogPage:
     """Logs with all their segments; a log with more than `rows` comes in parts. Begins again at the end."""
     found = await (await connection.execute(_PAGE, [cursor.log, cursor.base, rows])).fetchall()
     by_id: dict[int, SegmentedLog] = {}
@@ -53,10 +53,10 @@ async def page_behind(connection: DatabaseConnection, cursor: Cursor, rows: int)
             by_id[log].segments.append(_segment(*values))
     logs = list(by_id.values())
     if len(found) < rows:
-        return Page(logs=logs, next=Cursor())
+        return LogPage(logs=logs, next=Cursor())
     if len(logs) == 1:
-        return Page(logs=logs, next=Cursor(logs[0].id, found[-1][4]))
-    return Page(logs=logs[:-1], next=Cursor(logs[-2].id))
+        return LogPage(logs=logs, next=Cursor(logs[0].id, found[-1][4]))
+    return LogPage(logs=logs[:-1], next=Cursor(logs[-2].id))
 
 
 def _segment(

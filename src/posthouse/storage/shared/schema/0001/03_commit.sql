@@ -1,12 +1,21 @@
--- One call of commit_group is one group of commits: it checks the lease and the commit's number, gives out offsets,
--- applies the rules for producers (storage/producers.py: a property test holds the two together), resolves references,
--- and writes runs, producers, aborted transactions and state. Either all of it counts or nothing.
+-- One call of commit_group is one group of commits: it checks the lease, the scopes and the commit's number, gives out
+-- offsets, applies the rules for producers (storage/producers.py: a property test holds the two together), resolves
+-- references, and writes runs, producers, aborted transactions and state. Either all of it counts or nothing.
 --
 -- It reads what it needs in two queries, decides in memory, batch by batch, and writes in a few statements for all.
 --
--- Every broker of the cluster calls it, for any log. A broker without the lease only appends: batches outside of
--- transactions, to logs that are not coordinated. All transactions lock in one order, so that none waits for another in
--- a circle: the scope, the own row of committer, logs by id, state, and the number of the last change.
+-- Every broker of the cluster calls it, for any log, under its own lease. The call names the scopes that it needs. Without
+-- the scope coordinator it only appends to logs that are not coordinated, batches outside of transactions and those that
+-- were admitted, and writes state of groups.
+--
+-- All transactions lock in one order, so that none waits for another in a circle: scopes by name, the last epoch, leases
+-- and writers (of a broker first its lease; of several in the order of their holders), the own row of committer, logs by
+-- id, state by space and key, and the number of the last change. Commits begin with the own row of writer. A renewal
+-- locks nothing but its lease. A broker that takes scopes shares the lock of its own writer before it locks those of
+-- brokers whose lease is over, whatever their order: its own is not over, so none of them waits for it.
+-- State that is removed is locked after what is written, in any order. Two brokers meet there only if one removes
+-- committed offsets of a group while a transaction commits some of it; PostgreSQL would end one of the two calls, which
+-- is then repeated.
 
 -- A producer of one log while a call decides; `epoch` is NULL for one that is not known.
 CREATE TYPE producer_state AS (epoch integer, batches bigint[], open_since bigint, changed boolean);
@@ -24,29 +33,34 @@ $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
 -- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log is
--- coordinated and the caller has no lease, 7 the log is deleted.
+-- coordinated and the caller is not the coordinator, 7 the log is deleted, 8 the batch of a transaction is not admitted.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
+-- First opens: where the oldest open transaction of the log of each operation begins after this call; NULL if no log has
+-- one.
 --
--- `p_epoch` is NULL without the lease. `p_changed` are the spaces of the state here that every broker keeps in memory.
+-- `p_epoch` is that of the caller's lease, `p_scopes` are the names of the scopes that it must hold: raises PH001 if it
+-- has lost one of them, PH006 if a commit needs the scope coordinator and it is not named. `p_changed` are the spaces of
+-- the state here that every broker keeps in memory.
 --
 -- Operations are parallel arrays, in order; `o_log` and `o_producer` are positions in the arrays of logs and producers
 -- (0: no producer), `o_object` one in the arrays of objects (0: inline). Kinds: 0 append, 1 refer, 2 trim.
 -- Flags: 1 required, 2 transactional, 4 control batch, 8 marker of a committed transaction, 16 a batch before it has
 -- failed: it is refused if the log does not know its producer. `o_offset` is the start to trim to (2), or the first
--- sequence of the batch that failed (16).
+-- sequence of the batch that failed (16). `o_admission` is NULL, or has for batches of transactions that another broker
+-- coordinates what must be stored as their admission (broker/transactions/admissions.py).
 CREATE FUNCTION commit_group(
     p_holder uuid, p_epoch bigint, p_path smallint, p_number bigint, p_now bigint,
-    p_payload bytea, p_objects text[], p_object_sizes bigint[],
+    p_scopes text[], p_payload bytea, p_objects text[], p_object_sizes bigint[],
     p_logs integer[], p_producer_logs integer[], p_producer_ids bigint[],
     o_commit integer[], o_kind smallint[], o_log integer[], o_count integer[], o_object integer[], o_pos integer[],
     o_size integer[], o_time bigint[], o_producer integer[], o_epoch integer[], o_first bigint[], o_last bigint[],
-    o_flags integer[], o_offset bigint[], o_refs bytea[],
+    o_flags integer[], o_offset bigint[], o_refs bytea[], o_admission bytea[],
     r_op integer[], r_append integer[], r_first bigint[], r_count integer[], r_expires bigint[],
     s_commit integer[], s_space smallint[], s_owner bytea[], s_key bytea[], s_value bytea[], p_changed smallint[],
-    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[]
+    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[], OUT first_opens bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    has_lease boolean := p_epoch IS NOT NULL;
+    coordinates boolean := 'coordinator' = ANY (p_scopes);
     known bigint;
     open_slot smallint;
     data bigint;
@@ -56,9 +70,14 @@ DECLARE
     log_bytes bigint[];
     log_run integer[];
     log_trimmed boolean[];
+    log_open bigint[];
+    -- Whether a transaction may have begun or ended in it.
+    log_transacted boolean[];
     -- Verdicts on appends to the logs; NULL if none of them refuses appends.
     log_refusal smallint[];
     refuses boolean := false;
+    -- Whether the batches are admitted; NULL if none needs an admission.
+    admitted boolean[];
     producers producer_state[];
     producer producer_state;
     voided boolean[];
@@ -84,10 +103,10 @@ DECLARE
     parts bytea[];
     refs bytea;
 BEGIN
-    IF has_lease THEN
-        PERFORM check_lease(p_holder, p_epoch);
-    ELSIF cardinality(s_commit) > 0 THEN
-        RAISE EXCEPTION 'state is changed by the holder of the lease only' USING ERRCODE = 'PH006';
+    PERFORM check_lease(p_holder, p_epoch, p_scopes);
+    -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS.
+    IF NOT coordinates AND NOT s_space <@ '{1, 5, 13, 14, 19}' THEN
+        RAISE EXCEPTION 'this state is changed by the coordinator only' USING ERRCODE = 'PH006';
     END IF;
     -- The slot may be closed before this call writes to it: see truncate_slot.
     SELECT own.number, slot.number INTO known, open_slot
@@ -107,18 +126,20 @@ BEGIN
     -- Logs come in the order of their ids, which is the order in which all callers lock them.
     IF cardinality(p_logs) > 0 THEN
         SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
-               array_agg(found.bytes ORDER BY found.id), bool_or(found.deleted OR found.coordinated AND NOT has_lease)
-          INTO log_start, log_next, log_bytes, refuses
-          FROM (SELECT id, start, next, bytes, deleted, coordinated FROM log
+               array_agg(found.bytes ORDER BY found.id), array_agg(found.first_open ORDER BY found.id),
+               bool_or(found.deleted OR found.coordinated AND NOT coordinates)
+          INTO log_start, log_next, log_bytes, log_open, refuses
+          FROM (SELECT id, start, next, bytes, first_open, deleted, coordinated FROM log
                  WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
         -- Seldom, and again in full: a log that is gone must not shift the others.
         IF refuses OR coalesce(cardinality(log_start), 0) <> cardinality(p_logs) THEN
             refuses := true;
             SELECT array_agg(coalesce(found.start, -1) ORDER BY wanted.place),
                    array_agg(found.next ORDER BY wanted.place), array_agg(found.bytes ORDER BY wanted.place),
+                   array_agg(found.first_open ORDER BY wanted.place),
                    array_agg(CASE WHEN coalesce(found.deleted, true) THEN 7
-                                  WHEN found.coordinated AND NOT has_lease THEN 6 ELSE 0 END ORDER BY wanted.place)
-              INTO log_start, log_next, log_bytes, log_refusal
+                                  WHEN found.coordinated AND NOT coordinates THEN 6 ELSE 0 END ORDER BY wanted.place)
+              INTO log_start, log_next, log_bytes, log_open, log_refusal
               FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
             IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
                         WHERE each.kind <> 0 AND log_next[each.log] IS NULL) THEN
@@ -127,12 +148,23 @@ BEGIN
         END IF;
         log_run := array_fill(0, ARRAY[cardinality(p_logs)]);
         log_trimmed := array_fill(false, ARRAY[cardinality(p_logs)]);
+        log_transacted := log_trimmed;
     END IF;
     IF cardinality(p_producer_ids) > 0 THEN
         SELECT array_agg(ROW(found.epoch, found.batches, found.open_since, false)::producer_state ORDER BY wanted.place)
           INTO producers
           FROM unnest(p_producer_logs, p_producer_ids) WITH ORDINALITY AS wanted (log, id, place)
           LEFT JOIN producer AS found ON found.log = wanted.log AND found.id = wanted.id;
+    END IF;
+
+    IF o_admission IS NOT NULL THEN
+        -- The log is locked: a commit that ends the transaction came before, and has removed it, or comes after.
+        SELECT array_agg(wanted.value IS NULL OR stored.value IS NOT DISTINCT FROM wanted.value ORDER BY wanted.place)
+          INTO admitted
+          FROM unnest(o_log, o_producer, o_admission) WITH ORDINALITY AS wanted (log, producer, value, place)
+          LEFT JOIN log ON log.id = p_logs[wanted.log] AND wanted.value IS NOT NULL
+          LEFT JOIN state AS stored ON stored.space = 26 AND stored.key_hash = sha256(
+               uuid_send(log.topic) || int4send(log.partition) || int8send(p_producer_ids[wanted.producer]));
     END IF;
 
     WHILE i <= ops LOOP
@@ -144,13 +176,17 @@ BEGIN
 
         -- First what is refused, because that may void the commit.
         FOR i IN first_op .. last_op LOOP
-            IF NOT has_lease AND (o_kind[i] <> 0 OR o_flags[i] & 6 <> 0) THEN
-                RAISE EXCEPTION 'references, trims and transactions are written by the holder of the lease only'
+            IF NOT coordinates AND (o_kind[i] <> 0 OR o_flags[i] & 4 <> 0
+                                  OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL) THEN
+                RAISE EXCEPTION 'references, trims and transactions are written by the coordinator only'
                     USING ERRCODE = 'PH006';
             END IF;
             verdict := 0;
             IF refuses AND o_kind[i] = 0 THEN
                 verdict := log_refusal[o_log[i]];
+            END IF;
+            IF verdict = 0 AND NOT admitted[i] THEN
+                verdict := 8;
             END IF;
             k := o_producer[i];
             IF k > 0 AND verdict = 0 THEN
@@ -233,6 +269,9 @@ BEGIN
                     k := o_producer[i];
                     IF k > 0 THEN
                         producer := producers[k];
+                        IF o_flags[i] & 6 <> 0 THEN
+                            log_transacted[l] := true;
+                        END IF;
                         IF o_flags[i] & 4 <> 0 THEN
                             IF o_flags[i] & 8 = 0 AND producer.open_since >= 0 THEN
                                 a := a + 1;
@@ -342,15 +381,6 @@ BEGIN
         INSERT INTO aborted (log, last, first, producer)
         SELECT * FROM unnest(a_log, a_last, a_first, a_producer);
     END IF;
-    IF cardinality(p_logs) > 0 THEN
-        UPDATE log SET start = new.start, next = new.next, bytes = new.bytes
-          FROM unnest(p_logs, log_start, log_next, log_bytes) AS new (id, start, next, bytes)
-         WHERE log.id = new.id AND (log.next, log.start) IS DISTINCT FROM (new.next, new.start);
-        IF true = ANY (log_trimmed) THEN
-            DELETE FROM aborted USING unnest(p_logs, log_start, log_trimmed) AS new (id, start, trimmed)
-             WHERE aborted.log = new.id AND new.trimmed AND aborted.last < new.start;
-        END IF;
-    END IF;
     IF cardinality(producers) > 0 THEN
         INSERT INTO producer (log, id, epoch, batches, last_time, open_since)
         SELECT p_producer_logs[new.place], p_producer_ids[new.place], new.epoch, new.batches, p_now, new.open_since
@@ -358,6 +388,26 @@ BEGIN
          WHERE new.changed
             ON CONFLICT (log, id) DO UPDATE SET epoch = excluded.epoch, batches = excluded.batches,
                last_time = excluded.last_time, open_since = excluded.open_since;
+    END IF;
+    IF true = ANY (log_transacted) THEN
+        SELECT array_agg(CASE WHEN each.transacted THEN (
+                   SELECT min(open.open_since) FROM producer AS open WHERE open.log = each.id AND open.open_since >= 0)
+                   ELSE each.first_open END ORDER BY each.place)
+          INTO log_open
+          FROM unnest(p_logs, log_open, log_transacted) WITH ORDINALITY AS each (id, first_open, transacted, place);
+    END IF;
+    IF cardinality(p_logs) > 0 THEN
+        UPDATE log SET start = new.start, next = new.next, bytes = new.bytes, first_open = new.first_open
+          FROM unnest(p_logs, log_start, log_next, log_bytes, log_open) AS new (id, start, next, bytes, first_open)
+         WHERE log.id = new.id AND (log.next, log.start) IS DISTINCT FROM (new.next, new.start);
+        IF true = ANY (log_trimmed) THEN
+            DELETE FROM aborted USING unnest(p_logs, log_start, log_trimmed) AS new (id, start, trimmed)
+             WHERE aborted.log = new.id AND new.trimmed AND aborted.last < new.start;
+        END IF;
+        IF EXISTS (SELECT FROM unnest(log_open) AS place WHERE place IS NOT NULL) THEN
+            SELECT array_agg(log_open[each.log] ORDER BY each.place) INTO first_opens
+              FROM unnest(o_log) WITH ORDINALITY AS each (log, place);
+        END IF;
     END IF;
     IF cardinality(s_commit) > 0 THEN
         -- The last value of a key counts.
@@ -371,43 +421,39 @@ BEGIN
             DELETE FROM state USING put
              WHERE put.value IS NULL AND state.space = put.space AND state.key_hash = sha256(put.key))
         INSERT INTO state (space, owner, key, value)
-        SELECT space, owner, key, value FROM put WHERE value IS NOT NULL
+        SELECT space, owner, key, value FROM put WHERE value IS NOT NULL ORDER BY space, key
             ON CONFLICT (space, key_hash) DO UPDATE SET value = excluded.value;
         IF cardinality(p_changed) > 0 THEN
             PERFORM note_change('{}', p_changed);
         END IF;
     END IF;
     UPDATE committer SET number = p_number, verdicts = commit_group.verdicts, bases = commit_group.bases,
-           starts = commit_group.starts, details = commit_group.details
+           starts = commit_group.starts, details = commit_group.details, first_opens = commit_group.first_opens
      WHERE incarnation = p_holder AND path = p_path;
 END $$;
 
 -- Begins a path of a broker: the number that its next commit follows, and how many losses are confirmed. A call of the
 -- same broker from before, which may still arrive, is refused by its number: its answer must not be taken for that of
--- another commit. A broker without the lease (`p_epoch` is NULL) begins only where one could take it: raises PH007 if
--- the database is known to have lost commits.
+-- another commit. Raises PH001 if the lease is lost, PH007 if the database is known to have lost commits, and PH005 for a
+-- broker that does not coordinate if a coordinator has to come first.
 -- `p_acknowledged` is the last commit of this path that was answered, `p_confirmed` what the broker knew then of
 -- `confirmed_losses`. If the database has less, it has lost commits: it returns and keeps the `loss`, and begins nothing,
 -- because new numbers would hide the lost ones.
 CREATE FUNCTION open_commit_path(
-    p_holder uuid, p_epoch bigint, p_path smallint, p_acknowledged bigint, p_confirmed integer,
+    p_holder uuid, p_epoch bigint, p_coordinates boolean, p_path smallint, p_acknowledged bigint, p_confirmed integer,
     OUT number bigint, OUT confirmed_losses integer, OUT loss text
 ) LANGUAGE plpgsql AS $$
 DECLARE
     lost text;
     known bigint;
 BEGIN
-    IF p_epoch IS NULL THEN
-        SELECT cluster.loss INTO lost FROM cluster;
-        IF lost IS NOT NULL THEN
-            RAISE EXCEPTION '%', lost USING ERRCODE = 'PH007';
-        ELSIF EXISTS (SELECT FROM local_import WHERE finished_at IS NULL) THEN
-            RAISE EXCEPTION 'the import of a data directory is unfinished; no broker serves before it is finished'
-                USING ERRCODE = 'PH005';
-        ELSIF EXISTS (SELECT FROM local_import WHERE awaits_coordinator) THEN
-            RAISE EXCEPTION 'since the import of a data directory no coordinator has loaded it; others serve after that'
-                USING ERRCODE = 'PH005';
-        END IF;
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT cluster.loss INTO lost FROM cluster;
+    IF lost IS NOT NULL THEN
+        RAISE EXCEPTION '%', lost USING ERRCODE = 'PH007';
+    ELSIF NOT p_coordinates AND EXISTS (SELECT FROM local_import WHERE awaits_coordinator) THEN
+        RAISE EXCEPTION 'since the import of a data directory no coordinator has loaded it; others serve after that'
+            USING ERRCODE = 'PH005';
     END IF;
     SELECT coalesce(max(cluster.confirmed_losses), 0) INTO open_commit_path.confirmed_losses FROM cluster;
     SELECT own.number INTO known FROM committer AS own WHERE own.incarnation = p_holder AND own.path = p_path FOR UPDATE;
@@ -419,7 +465,8 @@ BEGIN
     END IF;
     INSERT INTO committer AS own (incarnation, path) VALUES (p_holder, p_path)
         ON CONFLICT (incarnation, path) DO UPDATE
-           SET number = own.number + 1, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
+           SET number = own.number + 1, verdicts = NULL, bases = NULL, starts = NULL, details = NULL,
+               first_opens = NULL
         RETURNING own.number INTO open_commit_path.number;
 END $$;
 
@@ -429,7 +476,7 @@ END $$;
 CREATE FUNCTION resolve_commit(
     p_holder uuid, p_path smallint, p_number bigint,
     OUT last bigint, OUT counted boolean,
-    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[]
+    OUT verdicts smallint[], OUT bases bigint[], OUT starts bigint[], OUT details bigint[], OUT first_opens bigint[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     known committer;
@@ -442,9 +489,11 @@ BEGIN
         bases := known.bases;
         starts := known.starts;
         details := known.details;
+        first_opens := known.first_opens;
     -- Only if no commit is missing in between: such a gap must stay to be seen.
     ELSIF known.number = p_number - 1 THEN
-        UPDATE committer SET number = p_number, verdicts = NULL, bases = NULL, starts = NULL, details = NULL
+        UPDATE committer SET number = p_number, verdicts = NULL, bases = NULL, starts = NULL, details = NULL,
+               first_opens = NULL
          WHERE incarnation = p_holder AND path = p_path;
     END IF;
 END $$;

@@ -1,6 +1,6 @@
--- Housekeeping of the holder: bytes move from runs to segments, what is not used any more goes.
+-- Housekeeping of the coordinator: bytes move from runs to segments, what is not used any more goes.
 --
--- Every function that changes something checks the lease and is one short transaction. A crash before or after
+-- Every function that changes something checks the coordinator's lease and is one short transaction. A crash before or after
 -- it loses nothing: an object without a row in `object` is an orphan, and all steps can be repeated.
 
 -- How far periodic work has come that goes through time, such as the search for orphans.
@@ -61,7 +61,7 @@ DECLARE
     object_id bigint;
     uses integer;
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     SELECT coalesce(array_agg(locked.id), '{}') INTO swapped FROM (
         SELECT l.id FROM log l
         JOIN unnest(p_logs, p_froms, p_tos) AS w(id, read_from, read_to) ON w.id = l.id
@@ -97,7 +97,7 @@ DECLARE
     current_slot smallint;
     next_slot smallint;
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     SELECT number INTO current_slot FROM slot WHERE state = 'open' FOR UPDATE;
     SELECT number INTO next_slot FROM slot WHERE state = 'free' ORDER BY (number - current_slot + 16) % 16 LIMIT 1;
     IF next_slot IS NULL THEN
@@ -124,7 +124,7 @@ BEGIN
     IF is_used THEN
         RETURN false;
     END IF;
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE slot SET state = 'free', changed_at = now() WHERE number = p_slot AND state = 'closed';
     IF NOT FOUND THEN
         RETURN false;
@@ -147,7 +147,7 @@ BEGIN
     IF logs IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     PERFORM 1 FROM log WHERE id = ANY (logs) ORDER BY id FOR UPDATE;
     DELETE FROM producer p WHERE (p.log, p.id) IN (
         SELECT d.log, d.id FROM producer d
@@ -174,7 +174,7 @@ BEGIN
     IF logs IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     WITH removed AS (
         -- The condition again: compaction may have put another segment in its place meanwhile.
         DELETE FROM segment s USING unnest(logs, bases) AS d(log, base), log l
@@ -197,7 +197,7 @@ BEGIN
     IF NOT EXISTS (SELECT FROM topic WHERE deleted_at IS NOT NULL) THEN
         RETURN 0;
     END IF;
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
 
     SELECT array_agg(locked.id) INTO logs FROM (
         SELECT l.id FROM log l JOIN topic t ON t.id = l.topic
@@ -261,7 +261,7 @@ END $$;
 CREATE FUNCTION forget_objects(p_holder uuid, p_epoch bigint, p_objects bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     DELETE FROM object WHERE id = ANY (p_objects) AND live = 0 AND doomed_at IS NOT NULL;
 END $$;
 
@@ -279,7 +279,7 @@ DECLARE
     new_object bigint;
     growth bigint;
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     SELECT start INTO log_start FROM log WHERE id = p_log FOR UPDATE;
     -- The lock waits for a removal that deletes some of them, and leaves those out: the removal releases their objects.
     SELECT array_agg(locked.object), sum(CASE WHEN locked.last >= log_start THEN locked.bytes ELSE 0 END)
@@ -313,7 +313,7 @@ CREATE FUNCTION note_compaction(
     p_horizon bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE segment SET clean_to = p_clean_to, horizon = p_horizon
     WHERE log = p_log AND base = p_base AND generation = p_generation;
 END $$;
@@ -322,6 +322,6 @@ END $$;
 CREATE FUNCTION forget_aborted(p_holder uuid, p_epoch bigint, p_log integer, p_markers bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     DELETE FROM aborted WHERE log = p_log AND last = ANY (p_markers);
 END $$;

@@ -1,5 +1,5 @@
--- Import of the data directory of a single broker. It needs an empty storage, and holds the lease until it is finished,
--- also while it is interrupted: no broker serves half of the records.
+-- Import of the data directory of a single broker, and export to one. An import needs an empty storage, and has an
+-- exclusive lease until it is finished, also while it is interrupted: no broker serves half of the records.
 
 CREATE TABLE local_import (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
@@ -8,9 +8,34 @@ CREATE TABLE local_import (
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at timestamptz,
     -- Until a coordinator has marked the topics that feed exchanges and queues: a data directory does not say which
-    -- they are, and a broker without the lease would append to them without references.
+    -- they are, and a broker that is not the coordinator would append to them without references.
     awaits_coordinator boolean NOT NULL DEFAULT false
 );
+
+-- Whether brokers use the storage. The caller has locked last_epoch.
+CREATE FUNCTION is_used(p_live_seconds double precision) RETURNS boolean LANGUAGE sql AS $$
+    SELECT EXISTS (SELECT FROM lease WHERE until > clock_timestamp())
+        OR EXISTS (SELECT FROM broker WHERE seen_at > clock_timestamp() - make_interval(secs => p_live_seconds))
+$$;
+
+-- The `epoch` of an exclusive lease, absent while brokers use the storage, or another import or export; or the `loss`
+-- because of which no broker can take a lease.
+CREATE FUNCTION begin_export(p_holder uuid, p_seconds double precision, p_live_seconds double precision) RETURNS jsonb
+LANGUAGE plpgsql AS $$
+DECLARE
+    lost text;
+BEGIN
+    PERFORM 1 FROM scope ORDER BY name FOR UPDATE;
+    PERFORM 1 FROM last_epoch FOR UPDATE;
+    IF is_used(p_live_seconds) THEN
+        RETURN '{}';
+    END IF;
+    SELECT loss INTO lost FROM cluster;
+    IF lost IS NOT NULL THEN
+        RETURN jsonb_build_object('loss', lost);
+    END IF;
+    RETURN jsonb_build_object('epoch', take_everything(p_holder, p_seconds));
+END $$;
 
 -- The epoch of the lease. Raises PH005 with a sentence if the import is not possible. A second call for the same source
 -- goes on with an import that was interrupted, and fences the first one.
@@ -18,17 +43,16 @@ CREATE FUNCTION begin_import(p_holder uuid, p_source text, p_live_seconds double
 LANGUAGE plpgsql AS $$
 DECLARE
     known local_import;
-    held lease;
 BEGIN
-    SELECT * INTO held FROM lease WHERE scope = 'all' FOR UPDATE;
+    -- No broker can take a lease from here on.
+    PERFORM 1 FROM scope ORDER BY name FOR UPDATE;
+    PERFORM 1 FROM last_epoch FOR UPDATE;
     SELECT * INTO known FROM local_import WHERE finished_at IS NULL;
     IF known.source <> p_source THEN
         RAISE EXCEPTION 'the import of another data directory (cluster %) is unfinished; finish it first', known.source
             USING ERRCODE = 'PH005';
     ELSIF known.source IS NULL THEN
-        IF held.until > clock_timestamp() OR EXISTS (
-            SELECT FROM broker WHERE seen_at > clock_timestamp() - make_interval(secs => p_live_seconds))
-        THEN
+        IF is_used(p_live_seconds) THEN
             RAISE EXCEPTION 'a broker uses this storage; stop all of its brokers first' USING ERRCODE = 'PH005';
         ELSIF EXISTS (SELECT FROM topic) OR EXISTS (SELECT FROM state) OR EXISTS (SELECT FROM object) THEN
             RAISE EXCEPTION 'this storage is not empty; import into a new database' USING ERRCODE = 'PH005';
@@ -38,10 +62,7 @@ BEGIN
                finished_at = NULL, awaits_coordinator = true;
     END IF;
     UPDATE cluster SET id = p_source;
-    UPDATE lease SET holder = p_holder, epoch = held.epoch + 1, until = clock_timestamp() + interval '100 years'
-     WHERE scope = 'all';
-    UPDATE scope SET holder = p_holder, epoch = held.epoch + 1 WHERE name = 'all';
-    RETURN held.epoch + 1;
+    RETURN take_everything(p_holder, extract(epoch FROM interval '100 years')::float8);
 END $$;
 
 -- Adds the segments of an object to the end of the segments of their logs, each log from `from` to before `to`.
@@ -56,7 +77,7 @@ DECLARE
     object_id bigint;
     changed integer;
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE log l SET segments_to = w.read_to, bytes = l.bytes + w.added
     FROM unnest(p_logs, p_froms, p_tos, p_added) AS w(id, read_from, read_to, added)
     WHERE l.id = w.id AND l.segments_to = w.read_from AND l.next >= w.read_to;
@@ -73,10 +94,10 @@ BEGIN
         AS s(log, base, last, pos, size, max_time, created_ms, generation, clean_to, horizon, index);
 END $$;
 
--- Brokers may take the lease now.
+-- Brokers may take leases now.
 CREATE FUNCTION finish_import(p_holder uuid, p_epoch bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE local_import SET finished_at = clock_timestamp();
     PERFORM release_lease(p_holder, p_epoch);
 END $$;
@@ -84,6 +105,6 @@ END $$;
 -- The coordinator has marked the topics that feed exchanges and queues: other brokers may append.
 CREATE FUNCTION admit_members(p_holder uuid, p_epoch bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE local_import SET awaits_coordinator = false WHERE awaits_coordinator;
 END $$;

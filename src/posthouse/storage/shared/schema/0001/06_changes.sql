@@ -52,7 +52,7 @@ BEGIN
     IF newest IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM check_lease(p_holder, p_epoch);
+    PERFORM check_coordinator(p_holder, p_epoch);
     UPDATE last_change SET removed_to = newest;
     DELETE FROM change WHERE seq <= newest;
     GET DIAGNOSTICS removed = ROW_COUNT;

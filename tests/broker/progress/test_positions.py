@@ -3,7 +3,7 @@
 import math
 
 from posthouse.broker.progress.deadlines import Deadlines
-from posthouse.broker.progress.lease_table import LeaseTable
+from posthouse.broker.progress.positions import LeaseTable
 from posthouse.broker.progress.progress import Progress
 
 

@@ -1,4 +1,4 @@
-"""Commits of brokers that do not hold the lease: appends to any log, beside the holder and each other."""
+"""Commits of brokers that are not the coordinator: appends to any log, beside it and each other."""
 
 import asyncio
 import contextlib
@@ -20,8 +20,8 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker
 from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
 from posthouse.storage.outcomes import OperationRefused
-from posthouse.storage.shared.commits.commit_call import CommitCall
-from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway, LeaseNeeded
+from posthouse.storage.shared.commits import committer
+from posthouse.storage.shared.database import CommitsLost, Database, ScopeNeeded
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
 from posthouse.storage.shared.housekeeping.removal import Removal
@@ -29,7 +29,7 @@ from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.storage.shared.members import Member, members
-from tests.storage.shared.opened import make_shared
+from tests.storage.shared.opened import make_shared, take_lease
 
 
 def numbered(
@@ -67,7 +67,6 @@ async def values(
 async def removed(shared: SharedStorage, database: Database) -> None:
     """The rows of deleted topics."""
     connect = partial(database.connect, "tests")
-    assert shared._lease is not None
     await Removal(connect, shared._lease, HousekeepingMetrics()).run_once()
 
 
@@ -75,7 +74,7 @@ def coordinated(topic: Topic) -> Topic:
     return replace(topic, is_coordinated=True)
 
 
-async def test_brokers_without_the_lease_append_to_one_log(
+async def test_brokers_append_to_one_log(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     topic = make_topic()
@@ -170,7 +169,7 @@ async def test_a_failed_first_batch_of_a_new_epoch_is_awaited(
         assert (await member.commit([numbered(partition, 0, epoch=1)]))[0].base_offset == 0
 
 
-async def test_a_coordinated_log_refuses_appends_without_the_lease(
+async def test_a_coordinated_log_refuses_appends_of_others(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     plain, later = make_topic("plain"), make_topic("later", partitions=2)
@@ -228,7 +227,7 @@ async def test_a_deleted_log_refuses_appends_also_when_its_row_is_gone(
     assert await values(database, objects, clock, stays.partition(0)) == [b"done"] * 2
 
 
-async def test_what_only_the_holder_of_the_lease_commits(
+async def test_what_only_the_coordinator_commits(
     shared: SharedStorage,
     database: Database,
     objects: FaultyObjectStore,
@@ -240,7 +239,8 @@ async def test_what_only_the_holder_of_the_lease_commits(
     [partition, other] = topic.partition_ids()
     marker = memoryview(build_marker(7, 0, commit=True, timestamp=5))
     forbidden: list[Operation] = [
-        Put(Space.OFFSETS, b"." * 24, b"1"),
+        Put(Space.TRANSACTIONS, b"id", b"1"),
+        Put(Space.USERS, b"ada", b"1"),
         Trim(partition, 0),
         Refer(other, [Run(partition, 0, 1, 1)]),
         Append(partition, marker, parse_header(marker)),
@@ -248,12 +248,12 @@ async def test_what_only_the_holder_of_the_lease_commits(
     ]
     async with members(1, database, objects, clock) as [member]:
         for each in forbidden:
-            with pytest.raises(LeaseNeeded):
+            with pytest.raises(ScopeNeeded):
                 await member.commit([append(partition, b"1"), each])
         # The database refuses it as well.
-        monkeypatch.setattr(CommitCall, "has_lease", True)
+        monkeypatch.setattr(committer, "scopes_of", lambda operations: set())
         for each in forbidden:
-            with pytest.raises(LeaseNeeded):
+            with pytest.raises(ScopeNeeded):
                 await member.commit([append(partition, b"1"), each])
     assert await values(database, objects, clock, partition) == []
 
@@ -265,7 +265,8 @@ async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_cou
     topic = make_topic()
     await shared.create_topics([topic])
     partition = topic.partition(0)
-    first = Member(database, objects, clock)
+    lease = await take_lease(database, scopes=())
+    first = Member(database, objects, clock, lease)
     await first.open()
     await first.commit([append(partition, b"1")])
     sent: asyncio.Future[tuple[str, Sequence[Any]]] = asyncio.get_running_loop().create_future()
@@ -278,7 +279,7 @@ async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_cou
     late = first.commit([append(partition, b"late")])
     statement, arguments = await sent
     late.cancel()
-    second = Member(database, objects, clock, incarnation=first.incarnation)
+    second = Member(database, objects, clock, lease)
     await second.open()
     async with await database.connect("tests") as connection:
         with pytest.raises(psycopg.Error, match="came too late"):
@@ -289,7 +290,7 @@ async def test_a_late_call_of_an_earlier_storage_of_the_same_broker_does_not_cou
     assert await values(database, objects, clock, partition) == [b"1", b"2"]
 
 
-async def test_a_broker_without_the_lease_notices_the_loss_of_its_commits(
+async def test_a_broker_notices_the_loss_of_its_commits(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     topic = make_topic()
@@ -307,24 +308,10 @@ async def test_a_broker_without_the_lease_notices_the_loss_of_its_commits(
         assert other.fenced is None
         [(loss,)] = await (await connection.execute("SELECT loss FROM cluster")).fetchall()
         assert "was answered" in loss
-        late = Member(database, objects, clock)
+        late = Member(database, objects, clock, await take_lease(database, scopes=()))
         with pytest.raises(CommitsLost, match="was answered"):
             await late.open()
         await connection.close()
-
-
-async def test_no_broker_without_the_lease_begins_during_an_import(
-    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
-) -> None:
-    connection = await database.connect("tests")
-    await connection.execute("INSERT INTO local_import (source) VALUES ('a directory')")
-    member = Member(database, objects, clock)
-    with pytest.raises(DatabaseAway, match="import of a data directory is unfinished"):
-        await member.open()
-    await connection.execute("UPDATE local_import SET finished_at = now()")
-    await member.open()
-    await member.close()
-    await connection.close()
 
 
 async def test_a_call_that_a_deadlock_ends_is_repeated(

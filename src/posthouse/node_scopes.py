@@ -1,0 +1,192 @@
+"""The keeper: takes the scopes of groups that the plan gives this broker, and hands over the others.
+
+A scope is *held* if the database says so, and *loaded* if the broker serves its groups. Only what is held is
+loaded, and only what is not loaded any more is released. A statement whose answer was lost is repeated: the
+next view of the cluster shows what became of it.
+
+The keeper lives as long as the lease of the broker. It runs with one app after the other: when the app is
+exchanged, the next one loads the scopes that the broker holds.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from posthouse.cluster.scope_plan import ScopePlan, plan_scopes
+from posthouse.model.brokers import ClusterBroker, ClusterView
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError
+from posthouse.model.scopes import Scope
+from posthouse.protocols.scope_moves import ScopeMoves
+
+log = logging.getLogger(__name__)
+
+SETTLED_SECONDS = 5.0
+"""A broker gets scopes of others only after it has been alive for so long: it may be one that ends again."""
+HANDOVER_SECONDS = 1.0
+"""Between two scopes that a broker hands over, so that few groups move at a time."""
+_MOST_NAMES = 8
+
+
+class ScopeLeases(Protocol):
+    """Scopes in the database, taken and released with the lease of this broker."""
+
+    async def take(self, scopes: Collection[Scope]) -> frozenset[Scope]:
+        """Those of them that this broker holds now. Raises DatabaseAway."""
+
+    async def release(self, scope: Scope) -> None:
+        """No-op if this broker does not hold it. Raises DatabaseAway."""
+
+
+class ScopeServer(Protocol):
+    """Serves the groups of scopes."""
+
+    async def take_scope(self, scope: Scope) -> None:
+        """Raises PosthouseError if it cannot be loaded now."""
+
+    async def release_scope(self, scope: Scope) -> None:
+        """Returns when nothing uses the scope any more and its commits have ended. Raises PosthouseError;
+        then it is not served either, and can be released or taken again."""
+
+
+class Heartbeats(Protocol):
+    @property
+    def view(self) -> ClusterView: ...
+
+    async def next_view(self) -> ClusterView:
+        """What the next heartbeat finds."""
+
+    def hurry(self, is_moving: bool) -> None:
+        """Send heartbeats more often while scopes move: others wait for them."""
+
+
+class ScopeKeeper:
+    """Owned by the event loop."""
+
+    def __init__(
+        self, own: ClusterBroker, leases: ScopeLeases, *, clock: Clock, moves: ScopeMoves | None = None
+    ) -> None:
+        self._own = own
+        self._leases = leases
+        self._monotonic = clock.monotonic
+        self._moves = moves or ScopeMoves()
+        self._moves.held = 0
+        self._held: set[Scope] = set()
+        self._loaded: set[Scope] = set()
+        self._next_handover = clock.monotonic()
+        self._failed: set[str] = set()
+        """What has failed, and was logged."""
+        self.has_share = asyncio.Event()
+        """This broker serves what the plan gives it, and its heartbeat shows that."""
+
+    @property
+    def held(self) -> frozenset[Scope]:
+        return frozenset(self._held)
+
+    @property
+    def loaded(self) -> frozenset[Scope]:
+        """By the app that it runs with."""
+        return frozenset(self._loaded)
+
+    async def run(self, server: ScopeServer, heartbeats: Heartbeats) -> None:
+        """For one app, which has started. Until it is cancelled; then the app must be stopped: it may be in
+        the middle of loading a scope."""
+        view = heartbeats.view
+        try:
+            while True:
+                heartbeats.hurry(await self.step(server, view))
+                view = await heartbeats.next_view()
+        finally:
+            heartbeats.hurry(False)
+            self._loaded.clear()
+
+    async def step(self, server: ScopeServer, view: ClusterView) -> bool:
+        """Do what the plan for this view asks of this broker, and hand over at most one scope. Returns
+        whether a newer view is needed soon: brokers have still to take or to hand over some."""
+        plan = plan_scopes(view)
+        own = view.by_incarnation.get(self._own.incarnation)
+        if own is None or not own.is_ready or own.lease_seconds_left <= 0:
+            return True  # the heartbeat is older than the lease and the app, or the lease is in danger
+        planned = plan.of(self._own.id)
+        with self._logged("take scopes"):
+            await self._take(planned, view)
+        await self._load(server, planned)
+        with self._logged("hand over scopes"):
+            await self._hand_over_one(server, plan, view)
+        self._moves.held = len(self._held)
+        if planned <= self._loaded and all(_holder(view, each) == self._own.id for each in planned):
+            self.has_share.set()
+        return any(_holder(view, scope) != broker for scope, broker in plan.groups.items())
+
+    async def _take(self, planned: frozenset[Scope], view: ClusterView) -> None:
+        """Those that no live broker holds. The database refuses them while the lease of a dead one lasts."""
+        own = self._own.id
+        free = [each for each in planned - self._held if _holder(view, each) in (None, own)]
+        if not free:
+            return
+        taken = await self._leases.take(sorted(free))
+        self._held |= taken
+        self._moves.taken += len(taken)
+        if taken:
+            log.info("broker %s takes %s", self._own.name, _names(taken))
+
+    async def _load(self, server: ScopeServer, planned: frozenset[Scope]) -> None:
+        for scope in sorted((self._held & planned) - self._loaded):
+            began = self._monotonic()
+            with self._logged(f"load {scope}"):
+                await server.take_scope(scope)
+                self._loaded.add(scope)
+                self._moves.load_seconds.observe(self._monotonic() - began)
+
+    async def _hand_over_one(self, server: ScopeServer, plan: ScopePlan, view: ClusterView) -> None:
+        own = self._own.id
+        others = {scope: broker for scope, broker in plan.groups.items() if broker != own}
+        for scope in others.keys() - self._held:
+            if _holder(view, scope) == own:  # by a statement whose answer was lost
+                await self._leases.release(scope)
+        now = self._monotonic()
+        if now < self._next_handover:
+            return
+        brokers = {each.id: each for each in view.brokers}
+        for scope in sorted(self._held & others.keys(), key=lambda each: (each in self._loaded, each)):
+            other = brokers[others[scope]]
+            if other.seconds_since_start >= SETTLED_SECONDS:
+                self._next_handover = now + HANDOVER_SECONDS
+                await self._hand_over(server, scope, other)
+                return
+
+    async def _hand_over(self, server: ScopeServer, scope: Scope, other: ClusterBroker) -> None:
+        log.info("broker %s hands over %s to %s", self._own.name, scope, other.name)
+        began = self._monotonic()
+        self._loaded.discard(scope)
+        await server.release_scope(scope)
+        await self._leases.release(scope)
+        self._held.discard(scope)
+        self._moves.handed_over += 1
+        self._moves.unload_seconds.observe(self._monotonic() - began)
+
+    @contextmanager
+    def _logged(self, doing: str) -> Iterator[None]:
+        """The next step tries again what has failed. One line in the log, however often that is."""
+        try:
+            yield
+        except (PosthouseError, OSError) as error:
+            if doing not in self._failed:
+                self._failed.add(doing)
+                log.warning("broker %s cannot %s: %s", self._own.name, doing, error)
+        else:
+            self._failed.discard(doing)
+
+
+def _holder(view: ClusterView, scope: Scope) -> int | None:
+    """None also if the lease of the broker is over."""
+    found = view.holder_of(scope)
+    return None if found is None or found.lease_seconds_left <= 0 else found.id
+
+
+def _names(scopes: Iterable[Scope]) -> str:
+    names = sorted(map(str, scopes))
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

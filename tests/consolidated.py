@@ -1,0 +1,98 @@
+"""Housekeeping of a cluster that runs, at once instead of after minutes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import Scope
+from posthouse.model.topic_config import TopicConfig
+from posthouse.storage.shared.database import Database
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
+    Consolidation,
+    ConsolidationSettings,
+)
+from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.removal import Removal
+from posthouse.storage.shared.logs.loading import load
+from posthouse.storage.shared.objects.names import ObjectNames
+from posthouse.storage.shared.objects.opening import open_object_store
+from posthouse.storage.shared.objects.store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldLease:
+    """In the name of the broker that holds it."""
+
+    incarnation: UUID
+    epoch: int
+    is_lost: bool = False
+
+    def count_commits(self, acknowledged: Callable[[], int]) -> None:
+        raise AssertionError("nothing is committed by a storage here")
+
+    def holds(self, scope: Scope) -> bool:
+        return True
+
+    def fenced(self, why: str) -> None:
+        raise AssertionError(why)
+
+
+def consolidate(url: str, objects: str, *, segment_bytes: int = 32 * 1024 * 1024) -> None:
+    """All that was written so far goes into segments."""
+    asyncio.run(_with(url, objects, partial(_consolidate, segment_bytes=segment_bytes)))
+
+
+def collect_garbage(url: str, objects: str) -> None:
+    """Without a grace: objects that nothing uses and no hold has are deleted."""
+    asyncio.run(_with(url, objects, _collect))
+
+
+def remove(url: str, objects: str) -> None:
+    """Segments below the start of their log, and deleted topics."""
+    asyncio.run(_with(url, objects, _remove))
+
+
+async def _with(
+    url: str, objects: str, work: Callable[[Database, ObjectStore, _HeldLease], Awaitable[None]]
+) -> None:
+    database, store = Database(url), open_object_store(objects, timeout=30)
+    try:
+        async with await database.connect("tests") as connection:
+            found = await connection.execute(
+                "SELECT holder, lease.epoch FROM lease JOIN scope USING (holder) WHERE name = 'coordinator'"
+            )
+            [(holder, epoch)] = await found.fetchall()
+        await work(database, store, _HeldLease(holder, epoch))
+    finally:
+        await store.close()
+
+
+async def _consolidate(
+    database: Database, store: ObjectStore, lease: _HeldLease, *, segment_bytes: int
+) -> None:
+    async with await database.connect("tests") as connection:
+        loaded = await load(connection, TopicConfig(), coordinates=False)
+    consolidation = Consolidation(
+        partial(database.connect, "tests"),
+        store,
+        ObjectNames(lease.incarnation),
+        lease,
+        lambda: loaded.topics,
+        SystemClock(),
+        HousekeepingMetrics(),
+        ConsolidationSettings(segment_bytes=segment_bytes),
+    )
+    await consolidation.consolidate([each.id for each in loaded.logs])
+
+
+async def _remove(database: Database, store: ObjectStore, lease: _HeldLease) -> None:
+    await Removal(partial(database.connect, "tests"), lease, HousekeepingMetrics()).run_once()
+
+
+async def _collect(database: Database, store: ObjectStore, lease: _HeldLease) -> None:
+    connect = partial(database.connect, "tests")
+    await Garbage(connect, store, lease, HousekeepingMetrics(), GarbageSettings(grace_seconds=0)).run_once()

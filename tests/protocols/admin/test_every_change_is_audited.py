@@ -1,0 +1,107 @@
+"""Every call that changes something leaves a line in the audit log that says what it did."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aio_pika
+import httpx
+
+from posthouse.protocols.admin.routes import ROUTES
+from posthouse.testing import AsyncBroker
+from tests.protocols.admin import transactional
+from tests.protocols.admin.clients import USERS, client
+
+_MESSAGE = {"properties": {}, "routing_key": "a", "payload": "x", "payload_encoding": "string"}
+_TAKE = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
+_ACL = {"principal": "User:ann", "operation": "read", "kind": "topic", "name": "t"}
+_BINDING = {"source": "x", "vhost": "/", "destination": "a", "destination_type": "queue", "routing_key": "k"}
+_PATTERNS = {"configure": "^a$", "write": "", "read": ""}
+
+_CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
+    ("POST /v1/topics", {}, {"name": "t", "partitions": 1}, "create topic:t"),
+    ("POST /v1/topics/{topic}/records", {}, {"records": [{"value": "x"}]}, "produce topic:t"),
+    ("PATCH /v1/topics/{topic}/settings", {}, {"retention.ms": "1000"}, "alter-configs topic:t"),
+    ("POST /v1/topics/{topic}/partitions", {}, {"partitions": 2}, "alter topic:t"),
+    ("POST /v1/topics/{topic}/trim", {}, {}, "delete-records topic:t"),
+    ("POST /v1/groups/{group}/reset", {}, {"to": "earliest", "topics": ["t"]}, "reset group:g"),
+    ("DELETE /v1/groups/{group}", {}, None, "delete group:g"),
+    ("PUT /api/queues/{vhost}/{name}", {"name": "a"}, {}, "create topic:a"),
+    ("PUT /api/queues/{vhost}/{name}", {"name": "b"}, {}, "create topic:b"),
+    ("PUT /api/exchanges/{vhost}/{name}", {"name": "x"}, {"type": "topic"}, "create topic:x"),
+    ("POST /api/bindings/{vhost}/e/{source}/{kind}/{destination}", {}, {"routing_key": "k"}, "bind topic:a"),
+    ("DELETE /api/bindings/{vhost}/e/{source}/{kind}/{destination}/{key}", {}, None, "unbind topic:a"),
+    ("POST /api/definitions", {}, {"bindings": [_BINDING]}, "bind topic:a"),
+    ("POST /api/definitions/{vhost}", {}, {"queues": [{"name": "c"}]}, "create topic:c"),
+    ("POST /api/exchanges/{vhost}/{name}/publish", {"name": "amq.default"}, _MESSAGE, "publish topic:a"),
+    ("POST /api/queues/{vhost}/{name}/get", {"name": "a"}, _TAKE, "get topic:a"),
+    ("DELETE /api/queues/{vhost}/{name}/contents", {"name": "a"}, None, "purge topic:a"),
+    ("POST /v1/queues/{namespace}/{queue}/purge", {}, None, "purge topic:a"),
+    ("POST /v1/queues/{namespace}/{queue}/move", {}, {"to": "b"}, "move topic:a"),
+    ("POST /v1/queues/{namespace}/{queue}/requeue", {}, {}, "requeue topic:a"),
+    ("DELETE /v1/queues/{namespace}/{queue}", {}, None, "delete topic:a"),
+    ("DELETE /api/queues/{vhost}/{name}", {"name": "b"}, None, "delete topic:b"),
+    ("DELETE /api/exchanges/{vhost}/{name}", {"name": "x"}, None, "delete topic:x"),
+    ("PUT /v1/quotas", {}, {"user": "ann", "rates": {"consumer_byte_rate": 5e9}}, "alter-quota quota:"),
+    ("POST /v1/acls", {}, {"acls": [_ACL]}, "create-acl topic:t"),
+    ("POST /v1/acls/delete", {}, {"name": "t"}, "delete-acl topic:t"),
+    ("PUT /v1/users/{user}", {"user": "bob"}, {"password": "first"}, "set-credential user:bob"),
+    ("DELETE /v1/users/{user}", {"user": "bob"}, None, "delete-credential user:bob"),
+    ("PUT /api/users/{user}", {"user": "eve"}, {"password": "x", "tags": ""}, "set-credential user:eve"),
+    ("PUT /api/permissions/{vhost}/{user}", {"user": "eve"}, _PATTERNS, "create-acl topic:a"),
+    ("DELETE /api/permissions/{vhost}/{user}", {"user": "eve"}, None, "delete-acl topic:a"),
+    ("DELETE /api/users/{user}", {"user": "eve"}, None, "delete-credential user:eve"),
+    ("POST /v1/transactions/{id}/abort", {}, None, "abort-transaction transactional-id:tx"),
+    ("DELETE /v1/topics/{topic}", {}, None, "delete topic:t"),
+    ("DELETE /v1/connections/{peer}", {}, None, "close-connection connection:"),
+    ("DELETE /api/connections/{name}", {}, None, "close-connection connection:"),
+)
+_CHANGES_NOTHING = {"PUT /api/vhosts/{vhost}", "DELETE /api/vhosts/{vhost}"}
+_NAMES = {
+    "topic": "t",
+    "group": "g",
+    "vhost": "%2F",
+    "namespace": "%2F",
+    "queue": "a",
+    "source": "x",
+    "kind": "q",
+    "destination": "a",
+    "key": "k",
+    "id": "tx",
+}
+
+
+def test_no_call_is_forgotten() -> None:
+    changing = {f"{each.method} {each.path}" for each in ROUTES if each.method != "GET"}
+    assert {call for call, *_ in _CALLS} | _CHANGES_NOTHING == changing
+
+
+async def test_every_change(tmp_path: Path) -> None:
+    async with AsyncBroker(users=USERS, data=tmp_path) as broker, client(broker, "admin") as admin:
+        for call, names, body, expected in _CALLS:
+            if "/transactions/" in call:
+                await transactional.write(broker.app.broker, "tx", "t", "half done")
+            if "/connections/" in call:
+                await aio_pika.connect(f"amqp://admin:{USERS['admin']}@{broker.amqp}/")
+                [peer] = [each.peer for each in broker.app.connections if each.info.protocol == "amqp"]
+                names = {"peer": peer, "name": peer}
+            lines = await _lines_of(admin, tmp_path, call, names, body)
+            assert any(line.startswith(expected) for line in lines), (call, lines)
+            if "/connections/" in call:
+                while any(each.info.protocol == "amqp" for each in broker.app.connections):
+                    await admin.get("/health/live")
+
+
+async def _lines_of(
+    admin: httpx.AsyncClient, directory: Path, call: str, names: dict[str, str], body: Any
+) -> list[str]:
+    """What the call adds to the log: actions and their objects."""
+    method, path = call.split(" ")
+    log = directory / "audit.log"
+    before = log.stat().st_size if log.exists() else 0
+    content = None if body is None else json.dumps(body)
+    headers = {} if body is None else {"content-type": "application/json"}
+    answer = await admin.request(method, path.format(**_NAMES | names), content=content, headers=headers)
+    assert answer.is_success, (call, answer.text)
+    added = [json.loads(line) for line in log.read_text()[before:].splitlines()]
+    return [f"{each['action']} {each['resource']}" for each in added if each["allowed"]]

@@ -1,0 +1,223 @@
+"""Which scopes a commit needs, and that a broker without them is refused."""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posthouse.model.clock import ManualClock
+from posthouse.model.ids import TopicId
+from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, scope_of_group
+from posthouse.records.batch import parse_header
+from posthouse.records.control import build_marker
+from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
+from posthouse.storage.shared.commits import committer
+from posthouse.storage.shared.commits.commit_scopes import scopes_of
+from posthouse.storage.shared.database import Database, LeaseLost, ScopeNeeded
+from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.spaces import Space
+from tests.storage.batches import append, make_topic
+from tests.storage.shared.faulty_objects import FaultyObjectStore
+from tests.storage.shared.members import Member
+from tests.storage.shared.opened import make_member, make_shared, take_lease
+from tests.storage.shared.test_admissions import batch as admitted_batch
+from tests.storage.shared.test_commits_of_members import numbered
+
+TOPIC = make_topic(partitions=2)
+PARTITION, OTHER = TOPIC.partition_ids()
+ORDERS, MAILS = scope_of_group("orders"), scope_of_group("mails")
+
+
+def offset(group: str, value: bytes | None = b"7", topic: TopicId = TOPIC.id) -> Put:
+    return Put(Space.OFFSETS, topic + bytes(4) + group.encode(), value)
+
+
+def marker() -> Append:
+    batch = memoryview(build_marker(7, 0, commit=True, timestamp=5))
+    return Append(PARTITION, batch, parse_header(batch))
+
+
+@pytest.mark.parametrize(
+    ("operations", "expected"),
+    [
+        ([], set()),
+        ([append(PARTITION, b"1"), numbered(PARTITION, 0)], set()),
+        ([offset("orders")], {ORDERS}),
+        ([offset("orders", None), append(PARTITION, b"1")], {ORDERS}),
+        ([Put(Space.GROUPS, b"mails", b""), offset("orders")], {MAILS, ORDERS}),
+        ([Put(Space.STREAMS_GROUPS, b"mails", b"")], {MAILS}),
+        ([Put(Space.SHARE_GROUPS, TOPIC.id + b"mails", b"")], {MAILS}),
+        ([Put(Space.SHARE_PROGRESS, bytes(40), b"")], set()),
+        ([Put(Space.GROUP_CONFIGS, b"mails", b"")], {COORDINATOR}),
+        ([Put(Space.USERS, b"ada", b"")], {COORDINATOR}),
+        ([Put(Space.QUEUE_PROGRESS, bytes(40), b""), offset("orders")], {COORDINATOR, ORDERS}),
+        ([Trim(PARTITION, 1)], {COORDINATOR}),
+        ([Refer(OTHER, [Run(PARTITION, 0, 1, 1)])], {COORDINATOR}),
+        ([numbered(PARTITION, 0, transactional=True), offset("orders")], {COORDINATOR, ORDERS}),
+        ([admitted_batch(PARTITION, 0)], set()),
+        # The end of a transaction
+        ([marker(), offset("orders"), offset("mails")], {COORDINATOR}),
+        ([offset("orders"), Put(Space.TRANSACTIONS, b"id", b"")], {COORDINATOR}),
+        ([Put(Space.TRANSACTION_OFFSETS, b"\0\2id", None), offset("orders")], {COORDINATOR}),
+        ([marker(), Put(Space.GROUPS, b"mails", b"")], {COORDINATOR, MAILS}),
+    ],
+)
+def test_scopes_of_a_commit(operations: Sequence[Operation], expected: set[Scope]) -> None:
+    assert scopes_of(operations) == expected
+
+
+@given(st.text())
+def test_all_state_of_a_group_is_in_its_scope(group: str) -> None:
+    name = group.encode()
+    puts = [
+        offset(group),
+        Put(Space.GROUPS, name, b""),
+        Put(Space.STREAMS_GROUPS, name, b""),
+        Put(Space.SHARE_GROUPS, TOPIC.id + name, b""),
+    ]
+    assert scopes_of(puts) == {scope_of_group(group)}
+
+
+async def test_a_member_commits_the_offsets_of_its_groups(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    member = await make_member(
+        database, objects, clock, lease=await take_lease(database, scopes=[ORDERS]), tail_bytes=1000
+    )
+    await member.open()
+    # One that it does not hold is refused before the database is asked, and the storage goes on.
+    with pytest.raises(ScopeNeeded, match=f"does not hold the scope {MAILS}"):
+        await member.commit([offset("mails")])
+    [record, _] = await member.commit([append(topic.partition(0), b"1"), offset("orders")])
+    assert record.base_offset == 0
+    await member.commit([Put(Space.GROUPS, b"orders", b"members"), Put(Space.SHARE_PROGRESS, bytes(40), b"")])
+    await member.commit([offset("orders", b"8")])
+    found = await shared.shared_state.of_owners(Space.OFFSETS, [b"orders"])
+    assert list(found.values()) == [b"8"]
+    await member.close()
+
+
+async def test_the_database_refuses_a_scope_that_another_holds(
+    shared: SharedStorage,
+    database: Database,
+    objects: FaultyObjectStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker is wrong about what it holds, so that it must not go on."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    holder = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS]))
+    other = Member(database, objects, clock, await take_lease(database, scopes=[MAILS]))
+    for each in (holder, other):
+        await each.open()
+    monkeypatch.setattr(committer, "check_scopes", lambda lease, scopes: None)
+    with pytest.raises(LeaseLost, match=f"does not hold the scope {ORDERS}"):
+        await other.commit([append(topic.partition(0), b"void"), offset("orders", b"9")])
+    assert other.fenced is not None
+    await holder.commit([offset("orders", b"8")])
+    found = await shared.shared_state.of_owners(Space.OFFSETS, [b"orders"])
+    assert list(found.values()) == [b"8"]
+    await shared.refresh([topic.partition(0)])
+    assert shared.bounds(topic.partition(0)).end == 0
+    await holder.close()
+    await other.close()
+
+
+async def test_commits_of_a_broker_that_was_fenced(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """Also plain appends of a member: it must find out that its groups are another's."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    member = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS]))
+    await member.open()
+    await member.commit([append(topic.partition(0), b"1")])
+    successor = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS]))
+    await successor.open()
+    with pytest.raises(LeaseLost):
+        await member.commit([append(topic.partition(0), b"2")])
+    await successor.commit([offset("orders"), append(topic.partition(0), b"3")])
+    late = Member(database, objects, clock, member.lease)
+    with pytest.raises(LeaseLost):
+        await late.open()
+    for each in (member, successor):
+        await each.close()
+    storage = await make_shared(database, objects, clock)
+    await storage.open()
+    assert storage.bounds(topic.partition(0)).end == 2
+    await storage.close()
+
+
+async def test_the_end_of_a_transaction_writes_offsets_of_groups_elsewhere(
+    database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """Beside their holder, who commits offsets of the same groups: none waits for another in a circle."""
+    lease = await take_lease(database, scopes=[COORDINATOR])
+    coordinator = Member(database, objects, clock, lease)
+    holder = Member(database, objects, clock, await take_lease(database, scopes=GROUPS))
+    for each in (coordinator, holder):
+        await each.open()
+    with pytest.raises(ScopeNeeded):
+        await coordinator.commit([offset("orders")])
+    groups = [f"group-{number}" for number in range(20)]
+
+    async def commit(broker: Member, seed: int, *more: Operation) -> None:
+        random = Random(seed)
+        for _ in range(300):
+            chosen = random.sample(groups, 8)
+            puts = [offset(group, random.choice([b"1", b"2"])) for group in chosen]
+            await broker.commit([*puts, *more])
+
+    await asyncio.gather(commit(coordinator, 1, Put(Space.TRANSACTIONS, b"id", b"1")), commit(holder, 2))
+    assert [each.inline._metrics.failures for each in (coordinator, holder)] == [0, 0]
+    for each in (coordinator, holder):
+        await each.close()
+
+
+async def test_no_broker_commits_during_an_import(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """The import fences those that have not noticed."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    member = Member(database, objects, clock, await take_lease(database, scopes=()))
+    await member.open()
+    await member.commit([append(topic.partition(0), b"1")])
+    async with await database.connect("tests") as connection:
+        await connection.execute("SELECT take_everything(%s, 60)", [TOPIC.id.hex()])
+    with pytest.raises(LeaseLost):
+        await member.commit([append(topic.partition(0), b"2")])
+    with pytest.raises(LeaseLost):
+        await shared.commit([append(topic.partition(0), b"2")])
+    await member.close()
+
+
+async def test_a_commit_names_scopes_of_all_its_group(
+    database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """Commits of one call share its check."""
+    member = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS, MAILS]))
+    await member.open()
+    await asyncio.gather(member.commit([offset("orders")]), member.commit([offset("mails")]))
+    async with await database.connect("tests") as connection:
+        await connection.execute("UPDATE scope SET holder = NULL WHERE name = %s", [MAILS.name])
+    refused = await asyncio.gather(
+        member.commit([offset("orders", b"8")]),
+        member.commit([offset("mails", b"8")]),
+        return_exceptions=True,
+    )
+    assert [type(each) for each in refused] == [LeaseLost, LeaseLost]
+    await member.close()
+
+
+async def test_the_scope_of_a_shard_is_the_same_in_the_database(database: Database) -> None:
+    async with await database.connect("tests") as connection:
+        for group in ("orders", "mails", "", "g" * 300):
+            found = await connection.execute("SELECT shard_of(%s)", [group.encode()])
+            assert [GROUPS[shard] for [shard] in await found.fetchall()] == [scope_of_group(group)]
