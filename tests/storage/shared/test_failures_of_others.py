@@ -62,7 +62,7 @@ async def test_two_readers_at_the_end_while_runs_become_segments(
     topic = make_topic()
     await shared.create_topics([topic])
     partition, count = topic.partition(0), 150
-    members = [make_member(database, objects, SystemClock(), tail_bytes=0) for _ in range(2)]
+    members = [await make_member(database, objects, SystemClock(), tail_bytes=0) for _ in range(2)]
     for each in members:
         await each.open()
 
@@ -135,7 +135,7 @@ async def test_the_start_of_a_log_moves_during_a_read_of_another_broker(
     slow, _ = await partitions_in(shared)
     for number in range(5):
         await shared.commit([append(slow, b"%d" % number)])
-    member = make_member(database, objects, clock, tail_bytes=0)
+    member = await make_member(database, objects, clock, tail_bytes=0)
     await member.open()
     objects.gate.clear()
     reading = asyncio.create_task(member.read(slow, 1, 1000))
