@@ -352,7 +352,7 @@ class Listener:
         next step, uvloop closes the transport and does not tell the connection, which would stay for ever."""
         for task, visitor in list(self._shaking_hands.items()):
             if not visitor.has_joined:
-                task.cancel()
+                _turn_away(visitor, task)
 
     def _close_sockets(self) -> None:
         for each in self._sockets:
