@@ -77,7 +77,8 @@ class RequestDispatcher:
 
     async def _answered(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         try:
-            check(request, must_log_in=self._backend.settings.must_log_in, host=host)
+            if not login.is_relayed:  # else the broker that relays has checked it
+                check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
@@ -87,6 +88,7 @@ class RequestDispatcher:
                 backend=self._backend,
                 guard=guard,
                 peer=peer,
+                caller=login.caller,
                 rates=self._rates,
                 events=self._events,
                 schemas=self._schemas,

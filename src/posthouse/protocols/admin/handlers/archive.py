@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind
+from posthouse.broker.groups.offsets import Offsets
 from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
@@ -50,20 +51,21 @@ class Pipelines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _archive(context: CallContext, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
-    places = context.broker.groups.offsets.partitions(ARCHIVE_GROUP)
+    offsets = await context.broker.groups.offsets.stored(ARCHIVE_GROUP)
+    places = offsets.partitions(ARCHIVE_GROUP)
     names = {topic.name for each in places if (topic := context.broker.topics.find_by_id(each.topic))}
 
     def item(name: str) -> ArchivedTopic | None:
         topic = context.broker.topics.find(name)
-        return None if topic is None else _archived(context, topic)
+        return None if topic is None else _archived(context, topic, offsets)
 
     return await page_in_turns(names, paging, item, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
 
 
-def _archived(context: CallContext, topic: Topic) -> ArchivedTopic:
+def _archived(context: CallContext, topic: Topic, offsets: Offsets) -> ArchivedTopic:
     partitions = []
     for index in range(topic.partitions):
-        committed = context.broker.groups.offsets.get(ARCHIVE_GROUP, topic.partition(index))
+        committed = offsets.get(ARCHIVE_GROUP, topic.partition(index))
         if committed is not None:
             bounds = context.broker.bounds(topic, index)
             partitions.append(
