@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bench.cluster.clusters import NAMES, cluster_of
 from bench.cluster.contenders import INLINE, place_of
 from bench.cluster.loads import new_target
-from bench.cluster.moves import MOVES, Members, Move, has_scopes, kill
+from bench.cluster.moves import MOVES, Members, Move, kill
 from bench.cluster.plan import Stage
 from bench.cluster.steady import GROUPS, PRODUCERS, Sample, latencies, steady_load, within
 from bench.queues.workers import now
@@ -52,10 +52,11 @@ class Moving:
             members = Members(dict(zip(NAMES, brokers, strict=True)))
             topic = new_target(brokers[0], "steady", None).topic
             self._quiet(members, topic)
-            scopes = has_scopes(members)
             for move in MOVES:
-                if scopes or not move.needs_scopes:
+                if move.is_there(members):
                     self._move(move, members, topic)
+                else:
+                    self._stage.display.say(f"    {move.name}: these brokers cannot do that")
 
     def _quiet(self, members: Members, topic: bytes) -> None:
         with steady_load(members.ports, topic) as load:
