@@ -8,6 +8,7 @@ The keeper lives as long as the lease of the broker. It runs with one app after 
 exchanged, the next one loads the scopes that the broker holds.
 """
 
+import asyncio
 import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -40,15 +41,17 @@ class ScopeLeases(Protocol):
 
 
 class ScopeServer(Protocol):
-    """Serves the groups of scopes. Both may be repeated after an error."""
+    """Serves the groups of scopes."""
 
-    async def take_scope(self, scope: Scope) -> None: ...
+    async def take_scope(self, scope: Scope) -> None:
+        """Raises PosthouseError if it cannot be loaded now."""
 
     async def release_scope(self, scope: Scope) -> None:
-        """Returns when it serves the scope no more and its commits have ended."""
+        """Returns when nothing uses the scope any more and its commits have ended. Raises PosthouseError;
+        then it is not served either, and can be released or taken again."""
 
 
-class Heartbeats(Protocol):
+class HeartbeatView(Protocol):
     @property
     def view(self) -> ClusterView: ...
 
@@ -69,11 +72,14 @@ class ScopeKeeper:
         self._leases = leases
         self._monotonic = clock.monotonic
         self._moves = moves or ScopeMoves()
+        self._moves.held = 0
         self._held: set[Scope] = set()
         self._loaded: set[Scope] = set()
         self._next_handover = clock.monotonic()
         self._failed: set[str] = set()
         """What has failed, and was logged."""
+        self.has_share = asyncio.Event()
+        """This broker serves what the plan gives it, and its heartbeat shows that."""
 
     @property
     def held(self) -> frozenset[Scope]:
@@ -84,7 +90,7 @@ class ScopeKeeper:
         """By the app that it runs with."""
         return frozenset(self._loaded)
 
-    async def run(self, server: ScopeServer, heartbeats: Heartbeats) -> None:
+    async def run(self, server: ScopeServer, heartbeats: HeartbeatView) -> None:
         """For one app, which has started. Until it is cancelled; then the app must be stopped: it may be in
         the middle of loading a scope."""
         view = heartbeats.view
@@ -98,11 +104,11 @@ class ScopeKeeper:
 
     async def step(self, server: ScopeServer, view: ClusterView) -> bool:
         """Do what the plan for this view asks of this broker, and hand over at most one scope. Returns
-        whether any broker has still to take or to hand over some."""
+        whether a newer view is needed soon: brokers have still to take or to hand over some."""
         plan = plan_scopes(view)
         own = view.by_incarnation.get(self._own.incarnation)
-        if own is None or own.lease_seconds_left <= 0 or not plan.groups:
-            return False  # the heartbeat is older than the lease, or the lease is in danger
+        if own is None or not own.is_ready or own.lease_seconds_left <= 0:
+            return True  # the heartbeat is older than the lease and the app, or the lease is in danger
         planned = plan.of(self._own.id)
         with self._logged("take scopes"):
             await self._take(planned, view)
@@ -110,6 +116,8 @@ class ScopeKeeper:
         with self._logged("hand over scopes"):
             await self._hand_over_one(server, plan, view)
         self._moves.held = len(self._held)
+        if planned <= self._loaded and all(_holder(view, each) == self._own.id for each in planned):
+            self.has_share.set()
         return any(_holder(view, scope) != broker for scope, broker in plan.groups.items())
 
     async def _take(self, planned: frozenset[Scope], view: ClusterView) -> None:
@@ -152,9 +160,8 @@ class ScopeKeeper:
     async def _hand_over(self, server: ScopeServer, scope: Scope, other: ClusterBroker) -> None:
         log.info("broker %s hands over %s to %s", self._own.name, scope, other.name)
         began = self._monotonic()
-        if scope in self._loaded:
-            await server.release_scope(scope)
-            self._loaded.discard(scope)
+        self._loaded.discard(scope)
+        await server.release_scope(scope)
         await self._leases.release(scope)
         self._held.discard(scope)
         self._moves.handed_over += 1

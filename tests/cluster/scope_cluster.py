@@ -78,10 +78,10 @@ class FakeServer:
         self.served.add(scope)
 
     async def release_scope(self, scope: Scope) -> None:
-        assert self._table.held.get(scope) == self._broker
+        assert scope not in self.served or self._table.held.get(scope) == self._broker
+        self.served.discard(scope)
         if scope in self.broken:
             raise Unavailable(f"{scope} cannot be unloaded")
-        self.served.discard(scope)
 
 
 class FakeNode:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 
 import pytest
 
@@ -171,14 +172,31 @@ async def test_a_scope_that_cannot_be_unloaded_is_not_released() -> None:
     cluster.nodes[1].server.broken = set(GROUPS)
     for _ in range(3):
         await cluster.round()
-    assert cluster.counts() == {1: 64, 2: 0}
+    assert cluster.counts() == {1: 63, 2: 0}
     assert len(cluster.nodes[1].keeper.held) == 64
+    cluster.nodes[1].server.broken = set()
+    cluster.kill(2)
+    await cluster.round()
+    assert cluster.counts() == {1: 64}
+
+
+async def test_a_broker_that_is_not_ready_asks_for_a_newer_view() -> None:
+    cluster = ScopeCluster(1)
+    node = cluster.nodes[1]
+    view = cluster.view()
+    starting = replace(view, brokers=(replace(view.brokers[0], is_ready=False),))
+    assert await node.step(starting)
+    assert not node.keeper.held
+    assert await node.step(view)
+    assert not node.keeper.has_share.is_set(), "no heartbeat has shown it"
+    assert not await node.step(cluster.view())
+    assert node.keeper.has_share.is_set()
 
 
 async def test_nothing_is_done_by_a_broker_that_is_not_in_its_view() -> None:
     cluster = ScopeCluster(1)
     await cluster.settle()
-    assert not await cluster.nodes[1].step(ClusterView())
+    assert await cluster.nodes[1].step(ClusterView())
     assert cluster.counts() == {1: 64}
 
 

@@ -153,8 +153,8 @@ class GroupReading(Closable):
             self._start_anew()
 
     def _start_anew(self) -> None:
-        """The broker gave our partitions to others, because it has not heard from us for too long: whoever
-        has them now begins at the last commit."""
+        """The broker gave our partitions to other members, because it has not heard from us for too long.
+        These begin at the last commit."""
         self._epoch, self._next_beat = _JOINING, 0.0
         self._owned, self._finished = {}, {}
         self._reading = Reading(self._cluster, [], {}, follow=True)

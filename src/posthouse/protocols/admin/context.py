@@ -14,6 +14,7 @@ from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
+from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.gate import Gate
@@ -25,18 +26,30 @@ _NO_CLIENT_ID = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the front end keeps from one request to the next."""
+
+    rates: Rates
+    schemas: Schemas
+    traffic: TrafficTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     backend: Backend
     guard: Guard
     peer: str
     caller: Caller
-    rates: Rates
+    kept: Kept
     events: EventHub
-    schemas: Schemas
 
     @property
     def broker(self) -> Broker:
         return self.backend.broker
+
+    @property
+    def rates(self) -> Rates:
+        return self.kept.rates
 
     @property
     def settings(self) -> Settings:

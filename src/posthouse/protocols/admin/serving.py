@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from posthouse.listener_settings import ADMIN
-from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.context import CallContext, Kept
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
@@ -13,12 +13,14 @@ from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
+from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.front_end import Backend
 
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
-    rates, schemas = Rates(backend.broker.namespaces), Schemas()
-    sees_all = backend.broker.access.guard(None, "", ADMIN.name)
+    broker = backend.broker
+    kept = Kept(rates=Rates(broker.namespaces), schemas=Schemas(), traffic=TrafficTotals(broker))
+    sees_all = broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
         context = CallContext(
@@ -26,14 +28,13 @@ def new_dispatcher(backend: Backend) -> RequestDispatcher:
             guard=sees_all,
             peer="",
             caller=this_broker(_listener(backend)),
-            rates=rates,
+            kept=kept,
             events=hub,
-            schemas=schemas,
         )
         return sources(context)
 
     router = PathRouter((*ROUTES, metrics_route(backend)))
-    return RequestDispatcher(backend, router, rates, EventHub(event_sources), schemas)
+    return RequestDispatcher(backend, router, kept, EventHub(event_sources))
 
 
 def _listener(backend: Backend) -> str:

@@ -13,6 +13,7 @@ from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
 from posthouse.protocols.admin.handlers.groups import pages_elsewhere
 from posthouse.protocols.admin.handlers.health import unready_reasons
 from posthouse.protocols.admin.paging import Paging
+from posthouse.protocols.admin.traffic_totals import TrafficView
 
 
 class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     queues: int
     exchanges: int
     connections: int
+    traffic: TrafficView
     authentication: bool
     listeners: list[ListenerView]
 
@@ -60,6 +62,7 @@ async def overview(context: CallContext) -> Overview:
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),
         connections=sum(len(each.listener) for each in context.listeners),
+        traffic=await context.kept.traffic.now(),
         authentication=context.settings.must_log_in,
         listeners=[
             ListenerView(
