@@ -17,13 +17,14 @@ are idle; those *waiting for records* are consumers at the end of a topic, each 
 connections to a member are passed on, so they cost the coordinator something, too."""
 _SECTION = "Cost of a client's connection"
 _SPARE = 1000
+_PROTOCOLS = (idle.KAFKA, idle.WAITING, idle.AMQP)
 _COORDINATOR, _MEMBER = "the coordinator", "a member"
 
 
 def connections(stage: Stage) -> Iterator[Row]:
     count = stage.plan.idle_connections
     idle.allow_descriptors(2 * count + _SPARE)
-    for protocol in (idle.KAFKA, idle.WAITING, idle.AMQP):
+    for protocol in _PROTOCOLS:
         for number, where in enumerate((_COORDINATOR, _MEMBER)):
             stage.display.say(f"  {protocol}, at {where}")
             with place_of(INLINE, stage.servers) as place, cluster_of(place, 2) as brokers:
@@ -55,8 +56,8 @@ def _measured(
         holder.end()
     for each, (memory, busy) in zip(brokers, costs, strict=True):
         if each is broker or (protocol == idle.AMQP and where == _MEMBER):
-            part = "" if each is broker else " there, and at the coordinator"
-            name = f"{protocol}, at {where}{part}"
-            yield Row(section=_SECTION, name=f"{name}: memory", unit="KiB", rounds=(memory,))
+            at = f"{protocol}, at {where}:"
+            of = "" if each is broker else " of the coordinator"
+            yield Row(section=_SECTION, name=f"{at} memory{of}", unit="KiB", rounds=(memory,))
             used = (busy * 1000 / count,)
-            yield Row(section=_SECTION, name=f"{name}: CPU of 1,000", unit="% of a core", rounds=used)
+            yield Row(section=_SECTION, name=f"{at} CPU of 1,000{of}", unit="% of a core", rounds=used)

@@ -57,7 +57,7 @@ def fetch_request(topic: bytes, offsets: dict[int, int]) -> FetchRequest:
 
 
 def read_all(consumers: Sequence[Consumer], seconds: float) -> Read:
-    """Until each consumer is at the end of its partitions, or the time is over."""
+    """Until each consumer is at the end of its partitions, or the time is over and something was read."""
     with selectors.DefaultSelector() as selector:
         fetchings = [_Fetching(each) for each in consumers]
         try:
@@ -66,7 +66,9 @@ def read_all(consumers: Sequence[Consumer], seconds: float) -> Read:
                 selector.register(each.socket, selectors.EVENT_READ, each)
                 each.ask()
             left = len(fetchings)
-            while left and time.perf_counter() - begun < seconds:
+            while left and (
+                time.perf_counter() - begun < seconds or not any(each.bytes for each in fetchings)
+            ):
                 for key, _ in selector.select(_PATIENCE):
                     fetching: _Fetching = key.data
                     if fetching.hear():

@@ -84,7 +84,7 @@ def _measured(stage: Stage, broker: Broker, session: Session, filled: Filled, ob
             rounds=rounds,
             yardstick=rates[BROKER] if is_ours else (),
             yardstick_name=BROKER,
-            least_ratio=1.0 if is_ours else None,
+            least_ratio=1.0 if name == SIGNED else None,
         )
     for name, measured in found.items():
         yield Row(

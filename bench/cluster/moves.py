@@ -12,9 +12,9 @@ from bench.scale.asking import NotDone
 from bench.scale.brokers import Broker
 from posthouse.client.admin_client import AdminClient, part
 from posthouse.client.errors import CallRefused, ClientError
-from posthouse.model.scopes import COORDINATOR, scope_of_group
+from posthouse.model.scopes import COORDINATOR, Scope, scope_of_group
 
-_LIMIT = 60.0
+_LIMIT = 300.0
 _LOOK_SECONDS = 0.02
 _NOT_FOUND = 404
 
@@ -68,31 +68,34 @@ class Move:
     name: str
     run: Callable[[Members], None]
     """Returns when it is done, as far as an operator can see that."""
-    needs_scopes: bool = False
+    scope: Scope | None = None
+    """It must be held, and operators must be able to move it; None: the move is always there."""
+
+    def is_there(self, members: Members) -> bool:
+        if self.scope is None:
+            return True
+        try:
+            return _holder(members, self.scope) is not None
+        except _Refused as error:
+            if error.status == _NOT_FOUND:
+                return False
+            raise
 
 
-def has_scopes(members: Members) -> bool:
-    """Whether these brokers let operators move scopes."""
-    try:
-        return bool(members.ask(lambda client: client.get("/v1/cluster"))["scopes"])
-    except _Refused as error:
-        if error.status == _NOT_FOUND:
-            return False
-        raise
+_GROUP_SCOPE = scope_of_group(group_names()[0])
 
 
 def move_group_scope(members: Members) -> None:
-    _move(members, str(scope_of_group(group_names()[0])))
+    _move(members, _GROUP_SCOPE)
 
 
 def move_coordinator(members: Members) -> None:
-    _move(members, str(COORDINATOR))
+    _move(members, COORDINATOR)
 
 
-def _move(members: Members, scope: str) -> None:
-    held = _holder(members, scope)
-    to = members.other_than(held or "")
-    members.ask(lambda client: client.post(f"/v1/cluster/scopes/{part(scope)}/move", {"broker": to}))
+def _move(members: Members, scope: Scope) -> None:
+    to = members.other_than(_holder(members, scope) or "")
+    members.ask(lambda client: client.post(f"/v1/cluster/scopes/{part(str(scope))}/move", {"broker": to}))
     _until(lambda: _holder(members, scope) == to, f"{scope} does not move")
 
 
@@ -110,10 +113,10 @@ def kill(members: Members) -> None:
     members.brokers.pop(members.coordinating(group_names()[0])).kill()
 
 
-def _holder(members: Members, scope: str) -> str | None:
+def _holder(members: Members, scope: Scope) -> str | None:
     found = members.ask(lambda client: client.get("/v1/cluster"))
     names = {each["id"]: each["name"] for each in found["brokers"]}
-    return next((names.get(each["holder"]) for each in found["scopes"] if each["name"] == scope), None)
+    return next((names.get(each["holder"]) for each in found["scopes"] if each["name"] == str(scope)), None)
 
 
 def _scopes_of(members: Members, broker: str) -> int:
@@ -129,11 +132,13 @@ def _until(is_so: Callable[[], bool], problem: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-MOVES: Sequence[Move] = (
-    Move("cluster move of a scope of groups", move_group_scope, needs_scopes=True),
-    Move("cluster move of the coordinator", move_coordinator, needs_scopes=True),
-    Move("cluster drain", drain, needs_scopes=True),
-    Move("stop of the coordinator of a group", stop),
-    Move("kill -9 of the coordinator of a group", kill),
+SEQUENCES: Sequence[Sequence[Move]] = (
+    (
+        Move("cluster move of a scope of groups", move_group_scope, _GROUP_SCOPE),
+        Move("cluster move of the coordinator", move_coordinator, COORDINATOR),
+        Move("stop of the coordinator of a group", stop),
+        Move("kill -9 of the coordinator of a group", kill),
+    ),
+    (Move("cluster drain", drain, COORDINATOR),),
 )
-"""In this order on one cluster: each of the last two takes a broker away."""
+"""Each on a cluster of its own, one after the other: some take a broker away."""

@@ -8,8 +8,10 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
+from posthouse.model.scopes import scope_of_group
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
@@ -37,6 +39,7 @@ class CallContext:
     backend: Backend
     guard: Guard
     peer: str
+    caller: Caller
     kept: Kept
     events: EventHub
 
@@ -63,6 +66,20 @@ class CallContext:
     @property
     def listeners(self) -> ServedListeners:
         return self.backend.listeners
+
+    def is_elsewhere(self, group: str) -> bool:
+        """Whether another broker coordinates the group, and has to be asked."""
+        if self.backend.membership is None or self.caller.is_relayed:
+            return False
+        return not self.broker.holds(scope_of_group(group))
+
+    @property
+    def other_brokers(self) -> OtherBrokers | None:
+        """Those that have to be asked for all groups, besides this one."""
+        membership = self.backend.membership
+        if membership is None or self.caller.is_relayed:
+            return None
+        return OtherBrokers(self.backend.relay, membership, self.broker.holds)
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         """Raises Problem 403. What is refused, or changes something, goes to the audit log."""

@@ -72,14 +72,20 @@ class RequestDispatcher:
 
     async def _answered(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         try:
-            check(request, must_log_in=self._backend.settings.must_log_in, host=host)
+            if not login.is_relayed:  # else the broker that relays has checked it
+                check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
             if len(request.body) > route.most_body:
                 raise Problem(413, f"the body of this call may have at most {route.most_body} bytes")
             context = CallContext(
-                backend=self._backend, guard=guard, peer=peer, kept=self._kept, events=self._events
+                backend=self._backend,
+                guard=guard,
+                peer=peer,
+                caller=login.caller,
+                kept=self._kept,
+                events=self._events,
             )
             try:
                 return await route.handler(context, request, parameters)

@@ -120,12 +120,15 @@ class GroupSource(_Source):
         return guard.sees(Kind.GROUP, summary.name)
 
     async def sample(self) -> Sample:
+        await self._context.broker.groups.offsets.follow()
         views = GroupViews(self._context.broker, self._context.backend.share_memberships)
         found: dict[str, msgspec.Struct] = {}
         async for name in in_turns(views.names(), steps=1):
             summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
+        async for each in groups.listed_elsewhere(self._context):
+            found[each.name] = each
         return found
 
 

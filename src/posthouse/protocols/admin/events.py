@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.guard import Guard
+from posthouse.model.errors import Unavailable
+from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -177,6 +179,8 @@ class EventHub:
                 sampled[kind] = began
                 try:
                     await self._compare(kind)
+                except (Problem, Unavailable) as error:
+                    log.warning("admin: the events of %s are missing a sample: %s", kind, error)
                 except Exception:
                     log.exception("admin: the events of %s are missing a sample", kind)
             took = loop.time() - began

@@ -9,6 +9,7 @@ from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
 from posthouse.protocols.admin.handlers.metrics import metrics_route
+from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
@@ -22,7 +23,20 @@ def new_dispatcher(backend: Backend) -> RequestDispatcher:
     sees_all = broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
-        return sources(CallContext(backend=backend, guard=sees_all, peer="", kept=kept, events=hub))
+        context = CallContext(
+            backend=backend,
+            guard=sees_all,
+            peer="",
+            caller=this_broker(_listener(backend)),
+            kept=kept,
+            events=hub,
+        )
+        return sources(context)
 
     router = PathRouter((*ROUTES, metrics_route(backend)))
     return RequestDispatcher(backend, router, kept, EventHub(event_sources))
+
+
+def _listener(backend: Backend) -> str:
+    """The one on which other brokers are asked."""
+    return next(each.name for each in backend.settings.listeners if each.protocol == ADMIN)

@@ -6,16 +6,12 @@ pauses while requests wait for an earlier one, and while the client does not rea
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import cast
 
 from pamqp.commands import Connection as Methods
 
-from posthouse.broker.access.control import AccessControl
-from posthouse.broker.queues.namespaces import Namespaces
-from posthouse.broker.queues.publishing import Publishing
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
@@ -23,58 +19,21 @@ from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
-from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
-from posthouse.protocols.amqp.method_metrics import MethodMetrics
+from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX
 from posthouse.protocols.amqp.negotiation import LoginRefused
-from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.authenticator import PeerIdentity
-from posthouse.protocols.budget import Budget
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import GuardedTransport
 from posthouse.protocols.listener import Listener
-from posthouse.protocols.request_metrics import RequestMetrics
-from posthouse.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_ENOUGH = 2**62
 _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """Reply codes for closes that are not the fault of the client."""
 _FORCED = "broker forced connection closure with reason 'shutdown'"
 _DISMISSED = "this broker has lost its lease or its database, and may not serve queues; connect again"
-
-
-class AmqpConnections:
-    """Makes the connections of all AMQP listeners of a broker."""
-
-    def __init__(
-        self,
-        namespaces: Namespaces,
-        publishing: Publishing,
-        access: AccessControl,
-        settings: Settings,
-        *,
-        limits: AmqpLimits | None = None,
-        budget: Budget | None = None,
-        requests: RequestMetrics | None = None,
-        random: RandomBytes = os.urandom,
-    ) -> None:
-        self.shared = Shared(
-            namespaces,
-            publishing,
-            access,
-            buffer_bytes=settings.connection_buffer_bytes,
-            limits=limits or AmqpLimits(max_unacked=settings.max_unacked),
-            allow_cleartext_passwords=settings.allow_cleartext_passwords,
-            budget=budget or Budget(_ENOUGH),
-            methods=MethodMetrics(requests or RequestMetrics()),
-            random=random,
-        )
-
-    def __call__(self, listener: Listener) -> asyncio.Protocol:
-        return AmqpConnection(self.shared, listener)
 
 
 class _Stage(Enum):

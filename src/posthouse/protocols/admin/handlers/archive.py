@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind
+from posthouse.broker.groups.offsets import Offsets
 from posthouse.model.ids import ARCHIVE_GROUP
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
@@ -58,17 +59,20 @@ class Pipelines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _archive(context: CallContext, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
+    offsets = await context.broker.groups.offsets.stored(ARCHIVE_GROUP)
     indices: dict[str, list[int]] = {}
-    async for place in in_turns(context.broker.groups.offsets.partitions(ARCHIVE_GROUP)):
+    async for place in in_turns(offsets.partitions(ARCHIVE_GROUP)):
         topic = context.broker.topics.find_by_id(place.topic)
         if topic is not None:
             indices.setdefault(topic.name, []).append(place.index)
     names = await page_of_names(indices, paging, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
-    items = [await _archived(context, name, sorted(indices[name])) for name in names.items]
+    items = [await _archived(context, name, sorted(indices[name]), offsets) for name in names.items]
     return Page(items=[each for each in items if each is not None], total=names.total, next=names.next)
 
 
-async def _archived(context: CallContext, name: str, indices: Sequence[int]) -> ArchivedTopic | None:
+async def _archived(
+    context: CallContext, name: str, indices: Sequence[int], offsets: Offsets
+) -> ArchivedTopic | None:
     """None if the topic is deleted meanwhile."""
     topic = context.broker.topics.find(name)
     if topic is None:
@@ -76,7 +80,7 @@ async def _archived(context: CallContext, name: str, indices: Sequence[int]) -> 
     partitions: list[ArchivedPartition] = []
     total = behind = 0
     async for index in in_turns(indices):
-        committed = context.broker.groups.offsets.get(ARCHIVE_GROUP, topic.partition(index))
+        committed = offsets.get(ARCHIVE_GROUP, topic.partition(index))
         if committed is None or index >= topic.partitions:
             continue
         bounds = context.broker.bounds(topic, index)
