@@ -73,13 +73,12 @@ class App:
         peer_traffic: PeerTraffic | None = None,
         seconds_to_prove: float = SECONDS_TO_PROVE,
     ) -> None:
-        """Settings that are not loaded were made by the program that starts the broker. `membership` and
-        `peer_traffic` are of a broker that shares its storage. With a `relay` it is a member: it serves logs,
-        and leaves the rest to the coordinator."""
+        """Settings that are not loaded were made by the program that starts the broker. `membership`, `relay`
+        and `peer_traffic` are of a broker that shares its storage."""
         loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
         loaded.settings.check()
-        self._is_member = relay is not None
-        settings = _affordable(loaded.settings, is_member=self._is_member)
+        self._is_member = membership is not None and not membership.coordinates
+        settings = _affordable(loaded.settings, relays=relay is not None)
         clock = clock or SystemClock()
         self.settings = settings
         self._gate = Gate(
@@ -302,13 +301,13 @@ def _otlp_metrics_type() -> "type[OtlpMetrics]":
     return OtlpMetrics
 
 
-def _affordable(settings: Settings, *, is_member: bool) -> Settings:
+def _affordable(settings: Settings, *, relays: bool) -> Settings:
     """Limit connections and open segments to the descriptors that the system allows.
 
-    In a member, a connection may take a second one, to the coordinator.
+    In a cluster, a connection may take a second one, to another broker.
     """
     limit = allowed_descriptors()
-    usable = RESERVE + (limit - RESERVE) // 2 if is_member else limit
+    usable = RESERVE + (limit - RESERVE) // 2 if relays else limit
     shared = share_out(usable, max_connections=settings.max_connections, open_files=settings.open_files)
     if shared.connections < settings.max_connections:
         log.warning(

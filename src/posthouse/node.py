@@ -9,12 +9,13 @@ from uuid import uuid4
 
 import posthouse
 from posthouse.app import check_app
-from posthouse.cluster.dialling import PATIENCE_SECONDS, Coordinator, Dialler
+from posthouse.cluster.dialling import PATIENCE_SECONDS, Dialler, ScopeHolder
 from posthouse.cluster.peers import PeerListener
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.node_context import NodeContext, StorageSource
 from posthouse.node_place import PEER, NodePlace
 from posthouse.node_roles import NodeRoles, Role
@@ -120,13 +121,16 @@ class Node:
             version=registration.version,
         )
 
-        def coordinator() -> Coordinator | None:
+        def holder(scope: Scope) -> ScopeHolder | None:
             """This broker, too: connections that waited for its takeover reach it like those of others."""
             view = registry.view
-            if view.holder_incarnation is None:
+            incarnation = view.holder_incarnation if scope == COORDINATOR else view.holders.get(scope)
+            if incarnation is None:
                 return None
-            address = None if view.holder is None else view.holder.addresses.get(PEER)
-            return Coordinator(incarnation=view.holder_incarnation, address=address)
+            found = view.by_incarnation.get(incarnation)
+            return ScopeHolder(
+                incarnation=incarnation, address=None if found is None else found.addresses.get(PEER)
+            )
 
         context = NodeContext(
             loaded=self._loaded,
@@ -135,7 +139,7 @@ class Node:
             registry=registry,
             own=own,
             secret=secret,
-            dialler=Dialler(secret, coordinator, patience_seconds=self._patience_seconds),
+            dialler=Dialler(secret, holder, patience_seconds=self._patience_seconds),
             storages=self._storages,
             clock=self._clock,
             lease_clock=self._lease_clock,

@@ -10,7 +10,7 @@ from posthouse.cluster.hints import HintPeer, Hints
 from posthouse.cluster.member_front_ends import member_front_ends
 from posthouse.cluster.peers import Adopt
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
-from posthouse.cluster.relaying import CoordinatorRelay
+from posthouse.cluster.relaying import ScopeRelay
 from posthouse.model.brokers import ClusterBroker
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import NodeContext
@@ -70,7 +70,7 @@ class NodeApp:
         self._lease = lease
         self._coordinates = coordinates
         traffic = PeerTraffic()
-        self._relay = None if coordinates else CoordinatorRelay(node.own.incarnation, node.dialler, traffic)
+        self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         storage = node.storages.make(lease, coordinates=coordinates)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
         self.app = App(
@@ -111,8 +111,8 @@ class NodeApp:
         """What serves connections of other brokers."""
         if isinstance(passage, HintPassage):
             return partial(self._hints.adopt, passage=passage)
-        if not self._coordinates:
-            return Refusal.NOT_COORDINATOR
+        if not self.app.broker.holds(passage.scope):
+            return Refusal.NOT_HOLDER
         listener = self.app.listener(passage.listener)
         if listener is None:
             return Refusal.NO_SUCH_LISTENER
@@ -123,8 +123,7 @@ class NodeApp:
 
     def sweep(self) -> None:
         """To be called about once a second."""
-        if self._relay is not None:
-            self._relay.sweep()
+        self._relay.sweep()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""

@@ -106,7 +106,7 @@ class NodeRoles:
         """What serves connections of other brokers."""
         if self._app is not None:
             return self._app.adopter(passage)
-        return Refusal.NOT_READY if isinstance(passage, HintPassage) else Refusal.NOT_COORDINATOR
+        return Refusal.NOT_READY if isinstance(passage, HintPassage) else Refusal.NOT_HOLDER
 
     async def _be_member(self, scopes: Scopes) -> bool:
         """Whether this broker has become the coordinator; false when its lease is lost, or it is to stop."""

@@ -1,28 +1,162 @@
-"""Two brokers on one log in memory. One coordinates; the other one, a member, learns of changes late."""
+"""Several brokers on one log in memory. One coordinates; the others, members, learn of changes late.
+
+Scopes of groups belong to whom the test says: see `ScopeTable`.
+"""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, ManualClock
 from posthouse.model.errors import NotLeader, OffsetOutOfRange, PosthouseError, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import GROUPS, Scope, shard_of
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice
+from posthouse.storage.contract import Storage
 from posthouse.storage.definition_changes import DefinitionChange, DefinitionsChanged
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import Outcome
+from posthouse.storage.owners import owner_of
+from posthouse.storage.shared_state import StoredOffsets
 from posthouse.storage.spaces import Space
+
+FoundT = TypeVar("FoundT")
+
+
+_OF_GROUPS = {Space.OFFSETS: 20, Space.GROUPS: 0, Space.STREAMS_GROUPS: 0, Space.SHARE_GROUPS: 16}
+"""Where the name of the group begins in keys."""
+_OF_TRANSACTIONS = (Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS)
+
+
+class ScopeTable:
+    """Who holds each scope, as the database knows it. Commits of others are errors of the test."""
+
+    def __init__(self) -> None:
+        self.holders: dict[Scope, Broker] = {}
+
+    async def take(self, broker: Broker, *scopes: Scope) -> None:
+        """As the keeper of a node does it."""
+        for scope in scopes:
+            assert scope not in self.holders, f"{scope} is held"
+            self.holders[scope] = broker
+            await broker.take_scope(scope)
+
+    async def move(self, scope: Scope, to: Broker) -> None:
+        await self.holders[scope].release_scope(scope)
+        del self.holders[scope]
+        await self.take(to, scope)
+
+    def check(self, storage: Storage, operations: Sequence[Operation]) -> None:
+        puts = [each for each in operations if isinstance(each, Put)]
+        if any(put.space in _OF_TRANSACTIONS for put in puts):
+            return
+        for put in puts:
+            if put.space in _OF_GROUPS:
+                scope = GROUPS[shard_of(put.key[_OF_GROUPS[Space(put.space)] :])]
+                holder = self.holders.get(scope)
+                assert holder is not None and holder._storage is storage, f"a commit of {scope}"
+
+
+class MemoryState:
+    """Implements `SharedState`."""
+
+    def __init__(self, state: dict[int, dict[bytes, bytes]]) -> None:
+        self._state = state
+        self.failure: PosthouseError | None = None
+        """The database cannot be reached."""
+        self.may_answer = asyncio.Event()
+        """What was read is not answered before: it may be old then."""
+        self.may_answer.set()
+        self.is_asked = asyncio.Event()
+
+    async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
+        return await self._found(space, lambda owner: shard_of(owner) == shard)
+
+    async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]:
+        return await self._found(space, lambda owner: owner in owners)
+
+    async def offsets_of_shard(self, shard: int) -> StoredOffsets:
+        return await self._offsets(lambda group: shard_of(group) == shard)
+
+    async def offsets_of_groups(self, groups: Sequence[bytes]) -> StoredOffsets:
+        return await self._offsets(lambda group: group in groups)
+
+    async def keys_of_topics(self, space: Space, topics: Sequence[bytes]) -> list[bytes]:
+        return await self._answered([key for key in self._state.get(space, {}) if key[:16] in topics])
+
+    async def _offsets(self, is_wanted: Callable[[bytes], bool]) -> StoredOffsets:
+        committed = self._state.get(Space.OFFSETS, {})
+        pending = {
+            key[2 + int.from_bytes(key[:2]) :] for key in self._state.get(Space.TRANSACTION_OFFSETS, {})
+        }
+        return await self._answered(
+            StoredOffsets(
+                committed={key: value for key, value in committed.items() if is_wanted(key[20:])},
+                pending={key for key in pending if is_wanted(key[20:])},
+            )
+        )
+
+    async def _found(self, space: Space, is_wanted: Callable[[bytes], bool]) -> dict[bytes, bytes]:
+        stored = self._state.get(space, {})
+        return await self._answered(
+            {key: value for key, value in stored.items() if is_wanted(owner_of(space, key))}
+        )
+
+    async def _answered(self, found: FoundT) -> FoundT:
+        if self.failure is not None:
+            raise self.failure
+        self.is_asked.set()
+        await self.may_answer.wait()
+        return found
 
 
 class CoordinatorStorage(MemoryStorage):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self._shared_state = MemoryState(self._state)
+        self.scopes = ScopeTable()
+        self.may_commit = asyncio.Event()
+        """Commits are not durable before."""
+        self.may_commit.set()
+        self._waiting: deque[tuple[Sequence[Operation], asyncio.Future[list[Outcome]]]] = deque()
+        self._committing: asyncio.Task[None] | None = None
+
     @property
     def is_shared(self) -> bool:
         return True
+
+    @property
+    def shared_state(self) -> MemoryState:  # type: ignore[override]
+        return self._shared_state
+
+    def commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
+        if self.may_commit.is_set() and not self._waiting:
+            return self._commit(operations)
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((operations, done))
+        if self._committing is None:
+            self._committing = asyncio.create_task(self._commit_waiting())
+        return done
+
+    async def _commit_waiting(self) -> None:
+        await self.may_commit.wait()
+        while self._waiting:
+            operations, done = self._waiting.popleft()
+            try:
+                done.set_result(await self._commit(operations))
+            except PosthouseError as error:
+                done.set_exception(error)
+        self._committing = None
+
+    def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
+        self.scopes.check(self, operations)
+        return super().commit(operations)
 
 
 DEFINITIONS = (
@@ -42,11 +176,13 @@ class MemberStorage(CoordinatorStorage):
     Definitions and the ends of logs are those of the last refresh.
     """
 
-    def __init__(self, coordinator: MemoryStorage, clock: Clock) -> None:
+    def __init__(self, coordinator: CoordinatorStorage, clock: Clock) -> None:
         super().__init__(clock)
         self._coordinator = coordinator
+        self.scopes = coordinator.scopes
         self._logs = coordinator._logs
         self._state = coordinator._state
+        self._shared_state = MemoryState(self._state)
         self._known: dict[Space, dict[bytes, bytes]] = {}
         self._ends: dict[PartitionId, int] = {}
         self._followers: list[DefinitionsChanged] = []
@@ -117,13 +253,15 @@ class MemberStorage(CoordinatorStorage):
             partition, offset, max_bytes, at_least_one=at_least_one, stable_only=stable_only
         )
 
-    def commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
+    def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
         for each in operations:
-            if not isinstance(each, Append) or each.header.is_control:
+            is_of_groups = isinstance(each, Put) and each.space in (*_OF_GROUPS, Space.SHARE_PROGRESS)
+            if not is_of_groups and (not isinstance(each, Append) or each.header.is_control):
                 raise NotLeader("only the coordinator commits this")
-        done = super().commit(operations)
+        done = super()._commit(operations)
         for each in operations:
-            self._ends[each.partition] = self._log(each.partition).end  # type: ignore[union-attr]
+            if isinstance(each, Append):
+                self._ends[each.partition] = self._log(each.partition).end
         return done
 
     def _refusal(self, operation: Operation) -> PosthouseError | None:
@@ -158,6 +296,7 @@ class Pair:
     def __init__(self, clock: ManualClock, settings: Settings) -> None:
         self.clock = clock
         self.storage = CoordinatorStorage(clock)
+        self.scopes = self.storage.scopes
         self.coordinator = Broker(self.storage, settings, clock)
         self.member_storage = MemberStorage(self.storage, clock)
         self.member = Broker(self.member_storage, settings, clock)

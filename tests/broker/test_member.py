@@ -9,7 +9,7 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.groups.consumer_member import Beat
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.requests import TransactionalWriter
-from posthouse.model.errors import GroupsClosed, NotLeader, OffsetOutOfRange, Unavailable
+from posthouse.model.errors import NotCoordinator, NotLeader, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
@@ -74,11 +74,11 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
         async with started(brokers.member) as member:
             group = GroupId("g")
             beat = Beat(member=MemberId("ann"), epoch=0, topics=frozenset({"t"}))
-            with pytest.raises(GroupsClosed):
+            with pytest.raises(NotCoordinator):
                 member.groups.beat(group, beat)
             with pytest.raises(NotLeader):
                 await member.transactions.init_producer("tx", 1000)
-            with pytest.raises(NotLeader):
+            with pytest.raises(NotCoordinator):
                 await member.subscriptions.create(group)
             with pytest.raises(NotLeader):
                 await member.create_topics([NewTopic(name="another")])

@@ -14,12 +14,13 @@ import pytest
 import uvloop
 
 from posthouse.cluster import forwarding
-from posthouse.cluster.dialling import Coordinator, Dialler
+from posthouse.cluster.dialling import Dialler, ScopeHolder
 from posthouse.cluster.forwarding import ForwardedConnection, Forwarding
 from posthouse.cluster.peers import PeerListener
 from posthouse.cluster.preamble import Passage, RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import Scope
 from posthouse.protocols.gate import Gate
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.listening import ListeningSockets
@@ -32,9 +33,9 @@ class _HolderNow:
     """What the view of the standby says."""
 
     def __init__(self, address: Address) -> None:
-        self.found: Coordinator | None = Coordinator(incarnation=uuid4(), address=address)
+        self.found: ScopeHolder | None = ScopeHolder(incarnation=uuid4(), address=address)
 
-    def __call__(self) -> Coordinator | None:
+    def __call__(self, scope: Scope) -> ScopeHolder | None:
         return self.found
 
 
@@ -180,7 +181,7 @@ async def test_connections_to_an_old_holder_end_when_another_is_known() -> None:
         passing.standby.sweep()
         await asyncio.sleep(0.1)
         assert len(passing.standby) == 1
-        passing.holder.found = Coordinator(incarnation=uuid4(), address=None)
+        passing.holder.found = ScopeHolder(incarnation=uuid4(), address=None)
         passing.standby.sweep()
         await until(lambda: not len(passing.standby), 3)
         client.close()

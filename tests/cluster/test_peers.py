@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from posthouse.cluster import peers
-from posthouse.cluster.dialling import Coordinator, Dialler, NoCoordinator
+from posthouse.cluster.dialling import Dialler, NoHolder, ScopeHolder
 from posthouse.cluster.peers import Adopt, PeerListener
 from posthouse.cluster.preamble import AnyPassage, Passage, Refusal
 from posthouse.model.address import Address
@@ -38,8 +38,8 @@ async def _listening(
 
 
 async def _dial(address: Address, secret: bytes = _SECRET) -> None:
-    holder = Coordinator(incarnation=uuid4(), address=address)
-    dialled, incarnation = await Dialler(secret, lambda: holder, patience_seconds=0.5).dial(_PASSAGE)
+    holder = ScopeHolder(incarnation=uuid4(), address=address)
+    dialled, incarnation = await Dialler(secret, lambda scope: holder, patience_seconds=0.5).dial(_PASSAGE)
     dialled.close()
     assert incarnation == holder.incarnation
 
@@ -62,19 +62,19 @@ def test_all_addresses_of_the_holder_are_tried(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("refusal", "sentence"),
     [
-        (Refusal.NOT_COORDINATOR, "does not coordinate now"),
+        (Refusal.NOT_HOLDER, "does not hold the scope now"),
         (Refusal.NO_SUCH_LISTENER, "has no listener of this name"),
     ],
 )
 async def test_a_refusal_says_why(refusal: Refusal, sentence: str) -> None:
     async with _listening(lambda passage: refusal) as address:
-        with pytest.raises(NoCoordinator, match=sentence):
+        with pytest.raises(NoHolder, match=sentence):
             await _dial(address)
 
 
 async def test_a_broker_of_another_cluster_is_told_so() -> None:
     async with _listening() as address:
-        with pytest.raises(NoCoordinator, match="another secret"):
+        with pytest.raises(NoHolder, match="another secret"):
             await _dial(address, b"another")
 
 

@@ -14,14 +14,15 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.access.scram import MIN_ITERATIONS
 from posthouse.cluster import relaying
-from posthouse.cluster.dialling import Coordinator, Dialler
+from posthouse.cluster.dialling import Dialler, ScopeHolder
 from posthouse.cluster.peers import Adopt, PeerListener
 from posthouse.cluster.preamble import AnyPassage, Refusal, RelayPassage
-from posthouse.cluster.relaying import CompanionConnection, CoordinatorRelay
+from posthouse.cluster.relaying import CompanionConnection, ScopeRelay
 from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import LoginFailed, StorageFull, Unavailable
 from posthouse.model.proven_user import CERTIFICATE, ProvenUser
+from posthouse.model.scopes import COORDINATOR
 from posthouse.model.scram import Mechanism
 from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.codec.generated.create_topics import (
@@ -29,9 +30,9 @@ from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from posthouse.protocols.kafka.codec.generated.describe_groups import (
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
+from posthouse.protocols.kafka.codec.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
 )
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.protocols.kafka.codec.primitives import Message
@@ -59,17 +60,19 @@ class _Member:
     """A relay to one peer listener at a time."""
 
     def __init__(self, address: Address | None) -> None:
-        self.coordinator = None if address is None else Coordinator(incarnation=uuid4(), address=address)
+        self.coordinator = None if address is None else ScopeHolder(incarnation=uuid4(), address=address)
         self.traffic = PeerTraffic()
         self.held_bytes: list[int] = []
         """Of incomplete responses, as often as one has grown."""
-        self.relay = CoordinatorRelay(
-            uuid4(), Dialler(_SECRET, lambda: self.coordinator, patience_seconds=0.5), self.traffic
+        self.relay = ScopeRelay(
+            uuid4(), Dialler(_SECRET, lambda scope: self.coordinator, patience_seconds=0.5), self.traffic
         )
         self._encoder = RequestEncoder("relayed")
 
     def open(self, user: ProvenUser | None = None, listener: str = "kafka") -> CompanionConnection:
-        connection = self.relay.open(listener, _CLIENT, user, lambda: self.held_bytes.append(connection.held))
+        connection = self.relay.open(
+            listener, _CLIENT, user, lambda: self.held_bytes.append(connection.held), COORDINATOR
+        )
         return connection
 
     def frame(self, request: Message) -> tuple[memoryview, Callable[[bytes, type[MessageT]], MessageT]]:
@@ -237,19 +240,19 @@ async def test_a_member_that_is_cut_off_keeps_no_old_login_alive(tmp_path: Path)
             storage.failure = StorageFull("the database is away")
             async with Wire(str(app.listeners["kafka"])) as before:
                 await log_in(before, "ann", "first")
-                await before.ask(DescribeGroupsRequest(), DescribeGroupsResponse)
+                await before.ask(DescribeTransactionsRequest(), DescribeTransactionsResponse)
                 await users.set_password("ann", "second", iterations=MIN_ITERATIONS)
                 await until(lambda: not coordinator.connections)
-                before.send(DescribeGroupsRequest())
+                before.send(DescribeTransactionsRequest())
                 assert await asyncio.wait_for(before.reader.read(), _SECONDS) == b""
             async with Wire(str(app.listeners["kafka"])) as after:
                 await log_in(after, "ann", "first")  # the member does not know better
-                after.send(DescribeGroupsRequest())
+                after.send(DescribeTransactionsRequest())
                 assert await asyncio.wait_for(after.reader.read(), _SECONDS) == b""
             storage.failure = None
             async with Wire(str(app.listeners["kafka"])) as again:
                 await log_in(again, "ann", "second")
-                await again.ask(DescribeGroupsRequest(), DescribeGroupsResponse)
+                await again.ask(DescribeTransactionsRequest(), DescribeTransactionsResponse)
 
 
 async def test_the_audit_log_names_the_broker_that_relays(tmp_path: Path) -> None:
@@ -322,7 +325,7 @@ async def test_a_lost_coordinator_fails_what_was_sent_and_the_next_one_is_dialle
         frame, _ = member.frame(MetadataRequest(topics=[]))
         lost = connection.send(frame)
         await until(lambda: adopted)
-        member.coordinator = Coordinator(incarnation=uuid4(), address=second)
+        member.coordinator = ScopeHolder(incarnation=uuid4(), address=second)
         adopted[0].close()
         with pytest.raises(Unavailable, match="lost before it had answered"):
             await asyncio.wait_for(lost, _SECONDS)
@@ -340,7 +343,7 @@ async def test_a_coordinator_that_hangs_is_left_when_it_is_succeeded() -> None:
         await until(lambda: adopted)
         member.relay.sweep()
         assert not lost.done()
-        member.coordinator = Coordinator(incarnation=uuid4(), address=second)
+        member.coordinator = ScopeHolder(incarnation=uuid4(), address=second)
         member.relay.sweep()
         with pytest.raises(Unavailable):
             await lost
@@ -394,7 +397,7 @@ async def test_a_connection_that_is_closed_delivers_nothing_afterwards() -> None
 
 
 async def test_a_user_whose_name_is_too_long_for_other_brokers(caplog: pytest.LogCaptureFixture) -> None:
-    async with _peers(lambda passage: Refusal.NOT_COORDINATOR) as address:
+    async with _peers(lambda passage: Refusal.NOT_HOLDER) as address:
         member = _Member(address)
         with pytest.raises(Unavailable, match="at most 4096 bytes"):
             user = ProvenUser(name="\u00fc" * 5000, mechanism=CERTIFICATE)

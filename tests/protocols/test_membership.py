@@ -38,7 +38,7 @@ def _member(view: ClusterView = _ALL) -> Membership:
 
 
 def _node(membership: Membership) -> MemberNode:
-    return MemberNode(membership, "kafka")
+    return MemberNode(membership, "kafka", lambda scope: False)
 
 
 def test_a_member_sees_the_holder_of_the_lease_as_coordinator() -> None:

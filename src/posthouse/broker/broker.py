@@ -11,11 +11,13 @@ from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.coordination import Coordination
 from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
+from posthouse.broker.group_scopes import GroupScopes
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
@@ -43,6 +45,7 @@ from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, TimestampedOffset
@@ -56,9 +59,10 @@ from posthouse.storage.spaces import Space
 
 
 class Broker:
-    """`start` is enough to serve logs. All that stores state (groups, transactions, subscriptions, queues,
-    the schedule, definitions) needs `coordinate`, which one of several brokers on one storage does. In the
-    others storage refuses their commits, and they refuse what they would do without a commit.
+    """`start` is enough to serve logs. Most of what stores state (transactions, queues, the schedule,
+    definitions) needs `coordinate`, which one of several brokers on one storage does. In the others storage
+    refuses their commits, and they refuse what they would do without a commit. Groups need their scope: a
+    broker that is alone holds all, one of several holds those that it has taken.
     """
 
     def __init__(
@@ -103,8 +107,14 @@ class Broker:
         self.read = log_reader.read
         """Whole batches of a partition. Not a method: a fetch may call it for thousands of partitions."""
         self.wait_for_records = log_reader.wait
+        self._held = HeldScopes(has_all=storage.shared_state is None)
         self.subscriptions = Subscriptions(
-            storage, clock, self.group_configs.subscription_rules, self.wait_for_records, self.traffic
+            storage,
+            clock,
+            self.group_configs.subscription_rules,
+            self.wait_for_records,
+            self.traffic,
+            self._held,
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -114,6 +124,7 @@ class Broker:
             clock,
             member_metadata,
             self.group_configs,
+            self._held,
             unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
             share_groups=self.subscriptions,
         )
@@ -123,7 +134,7 @@ class Broker:
             clock,
             ids,
             max_timeout_ms=settings.transaction_max_timeout_ms,
-            apply_offsets=self.groups.offsets.apply,
+            apply_offsets=self.groups.offsets.apply_transaction,
             refer=sources.refer_committed,
         )
         self._log_writer = (
@@ -148,17 +159,22 @@ class Broker:
             self.publishing,
             sources,
             self.delete_topics,
-            self._is_read,
+            self._readers_of,
             self.traffic,
             read_attributes,
             predeclared_exchanges,
             tracer=tracer,
         )
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
-        self._coordination = Coordination(
+        self._group_scopes = GroupScopes(
+            storage,
+            self._held,
             self.groups,
-            self.transactions,
             self.subscriptions,
+            check_seconds=settings.retention_check_seconds,
+        )
+        self._coordination = Coordination(
+            self.transactions,
             self.namespaces,
             self.publishing,
             self._schedule,
@@ -198,12 +214,16 @@ class Broker:
         self.dynamic_settings.load()
         # Nothing is awaited before this: a change cannot come between what was loaded and what follows.
         self._storage.subscribe_definitions(self._definitions.changed)
+        if not self._held.has_all:
+            self._group_scopes.start()
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
         try:
             await self.access.coordinate()
             self._bind_producer_ids()
+            if self._held.has_all:
+                self._group_scopes.load_all()
             await self._coordination.load()
             if self._storage.has_lost_commits:
                 await self._storage.forget_lost_commits()
@@ -212,7 +232,21 @@ class Broker:
             await self._close()
             raise
         self.coordinates = True
+        if self._held.has_all:
+            self._group_scopes.start()
         self._coordination.start()
+
+    def holds(self, scope: Scope) -> bool:
+        """Whether this broker serves what the scope is about."""
+        return self.coordinates if scope == COORDINATOR else self._held.holds(scope)
+
+    async def take_scope(self, scope: Scope) -> None:
+        """The database has given a scope of groups to this broker: load and serve it. Raises Unavailable."""
+        await self._group_scopes.take(scope)
+
+    async def release_scope(self, scope: Scope) -> None:
+        """Give up a scope of groups: see `GroupScopes.release`. Raises Unavailable."""
+        await self._group_scopes.release(scope)
 
     def _bind_producer_ids(self) -> None:
         if self.access.secret is not None:
@@ -220,9 +254,12 @@ class Broker:
 
     async def stop(self) -> None:
         self.wake_readers()
-        if self.coordinates:
-            await self._coordination.stop()
-        await self._close()
+        try:
+            await self._group_scopes.stop()
+            if self.coordinates:
+                await self._coordination.stop()
+        finally:
+            await self._close()
 
     async def _close(self) -> None:
         self._metrics_file.close()
@@ -350,7 +387,7 @@ class Broker:
         self.recent_deletions.add(topic.name for topic in topics)
         await self.topics.delete(topics)
         self.traffic.forget(topic.name for topic in topics)
-        await self._forget_offsets(topics)
+        await self._group_scopes.forget_topics([topic.id for topic in topics])
         self._wake_readers_of(topics)
 
     def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
@@ -400,13 +437,8 @@ class Broker:
         self.traffic.forget(names)
         self.groups.topics_changed()
         self._wake_readers_of(deleted)
-        if deleted and self.coordinates:
-            self.namespaces.background.start(self._forget_offsets(deleted), "offsets of deleted topics")
-
-    async def _forget_offsets(self, deleted: Sequence[Topic]) -> None:
-        """Of all groups."""
-        await self.groups.forget_topics([topic.id for topic in deleted])
-        await self.subscriptions.forget_topics([topic.id for topic in deleted])
+        if deleted:
+            self._group_scopes.forget_topics_soon([topic.id for topic in deleted])
 
     def _follow_secret(self, state: Mapping[bytes, bytes]) -> None:
         self.access.follow_secret(state)
@@ -416,8 +448,9 @@ class Broker:
         """Delayed messages are due."""
         await self.namespaces.fire(entries, puts)
 
-    def _is_read(self, partition: PartitionId) -> bool:
-        return self.groups.offsets.is_read(partition) or self.subscriptions.is_read(partition)
+    async def _readers_of(self, topics: Sequence[Topic]) -> Callable[[PartitionId], bool]:
+        """Whether groups read these topics."""
+        return await self._group_scopes.readers_of(topics)
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""

@@ -1,15 +1,14 @@
 """What one of several brokers on a storage does for all of them: loading, periodic work and closing.
 
 The parts exist in every broker. Where they are not loaded they are empty, and refuse what they are asked for.
+Groups are not among them: see `group_scopes`.
 """
 
-from posthouse.broker.groups.groups import Groups
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.retention import Retention
 from posthouse.broker.schedule.schedule import Schedule
-from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.transactions.coordinator import Transactions
 
@@ -24,9 +23,7 @@ _TRANSACTION_CHECK_SECONDS = 1.0
 class Coordination:
     def __init__(
         self,
-        groups: Groups,
         transactions: Transactions,
-        subscriptions: Subscriptions,
         namespaces: Namespaces,
         publishing: Publishing,
         schedule: Schedule,
@@ -36,16 +33,14 @@ class Coordination:
         check_seconds: float,
     ) -> None:
         """`check_seconds` is the interval of retention and compaction."""
-        self._groups = groups
         self._transactions = transactions
-        self._subscriptions = subscriptions
         self._namespaces = namespaces
         self._publishing = publishing
         self._schedule = schedule
         self._metrics_file = metrics_file
         self._chores = (
             Housekeeping([transactions.abort_expired], _TRANSACTION_CHECK_SECONDS),
-            Housekeeping([retention.enforce, groups.expire, transactions.expire], check_seconds),
+            Housekeeping([retention.enforce, transactions.expire], check_seconds),
             Housekeeping([namespaces.retention.reclaim], _RECLAIM_SECONDS),
             Housekeeping([retention.compact], check_seconds),
             Housekeeping([namespaces.expire_unused], _QUEUE_CHECK_SECONDS),
@@ -54,9 +49,7 @@ class Coordination:
     async def load(self) -> None:
         """Load the stored state, and store what a stop or a crash has left to do."""
         self._metrics_file.open()
-        self._groups.load()
         await self._transactions.load()
-        self._subscriptions.load()
         await self._namespaces.load()
         await self._schedule.load()
 
@@ -69,7 +62,6 @@ class Coordination:
         """No more requests come."""
         for chore in self._chores:
             await chore.stop()
-        await self._subscriptions.close()
         await self._schedule.stop()
         await self._publishing.close()
         await self._namespaces.close()

@@ -4,7 +4,10 @@ Queues need the records of unsettled messages. Records below the offset that the
 have a copy in the archive: `retention.local.*` applies to them.
 """
 
+from functools import partial
+
 from posthouse.broker.groups.committing import GroupOffsets
+from posthouse.broker.groups.offsets import Offsets
 from posthouse.broker.queues.retention import QueueRetention
 from posthouse.model.ids import ARCHIVE_GROUP, PartitionId
 from posthouse.storage.contract import Storage
@@ -21,14 +24,16 @@ class Retention:
         try:
             await self._queues.reclaim()
         finally:
+            archived = await self._offsets.stored(ARCHIVE_GROUP)
             self._queues.held_back = await self._storage.enforce_retention(
-                self._archived, self._queues.needed
+                partial(_archived, archived), self._queues.needed
             )
 
     async def compact(self) -> None:
         """Compact the compacted topics, except records that queues need. May take long."""
         await self._storage.compact(self._queues.needed)
 
-    def _archived(self, partition: PartitionId) -> int:
-        committed = self._offsets.get(ARCHIVE_GROUP, partition)
-        return 0 if committed is None else committed.offset
+
+def _archived(offsets: Offsets, partition: PartitionId) -> int:
+    committed = offsets.get(ARCHIVE_GROUP, partition)
+    return 0 if committed is None else committed.offset

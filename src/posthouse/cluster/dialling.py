@@ -1,4 +1,4 @@
-"""A connection to the coordinator of the cluster, in the name of a client."""
+"""A connection to the broker that holds a scope, in the name of a client."""
 
 import asyncio
 import socket
@@ -9,19 +9,20 @@ from uuid import UUID
 from posthouse.cluster.peer_connection import NOT_CONNECTED, connect
 from posthouse.cluster.preamble import Passage, RelayPassage
 from posthouse.model.address import Address
+from posthouse.model.scopes import COORDINATOR, Scope
 
 PATIENCE_SECONDS = 12.0
-"""How long a client waits for a coordinator: a takeover takes up to ten seconds."""
+"""How long a client waits for a holder: a takeover takes up to ten seconds."""
 _PAUSE_SECONDS = 0.1
 
 
-class NoCoordinator(Exception):
-    """No broker could be reached that coordinates the cluster."""
+class NoHolder(Exception):
+    """No broker could be reached that holds the scope."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Coordinator:
-    """The coordinator, as a member knows it."""
+class ScopeHolder:
+    """The broker that holds a scope, as this one knows it."""
 
     incarnation: UUID
     address: Address | None
@@ -29,39 +30,44 @@ class Coordinator:
 
 
 class Dialler:
-    """Used by all connections of a member."""
+    """Used by all connections of a broker."""
 
     def __init__(
         self,
         secret: bytes,
-        coordinator: Callable[[], Coordinator | None],
+        holder: Callable[[Scope], ScopeHolder | None],
         *,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`coordinator` is None while no broker is it."""
+        """`holder` is None while no broker holds the scope."""
         self._secret = secret
-        self._coordinator = coordinator
+        self._holder = holder
         self.patience_seconds = patience_seconds
 
-    def is_succeeded(self, incarnation: UUID) -> bool:
-        """Whether another broker than that one is known to be the coordinator now."""
-        coordinator = self._coordinator()
-        return coordinator is not None and coordinator.incarnation != incarnation
+    def is_succeeded(self, incarnation: UUID, scope: Scope = COORDINATOR) -> bool:
+        """Whether another broker than that one is known to hold the scope now."""
+        holder = self._holder(scope)
+        return holder is not None and holder.incarnation != incarnation
 
     async def dial(self, passage: Passage | RelayPassage) -> tuple[socket.socket, UUID]:
-        """A socket on which the bytes of the client may follow, and the incarnation of the coordinator there.
-        Raises NoCoordinator."""
+        """A socket on which the bytes of the client may follow, and the incarnation of the broker there.
+        Raises NoHolder."""
+        scope = passage.scope
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.patience_seconds
-        reason = "no broker is the coordinator"
+        reason = f"no broker is {_role(scope)}"
         while True:
-            coordinator = self._coordinator()
-            if coordinator is not None and (address := coordinator.address) is not None:
+            holder = self._holder(scope)
+            if holder is not None and (address := holder.address) is not None:
                 try:
-                    return await connect(address, self._secret, passage), coordinator.incarnation
+                    return await connect(address, self._secret, passage), holder.incarnation
                 except NOT_CONNECTED as error:
                     why = str(error) or type(error).__name__
-                    reason = f"the coordinator at {address} cannot be reached: {why}"
+                    reason = f"{_role(scope)} at {address} cannot be reached: {why}"
             if loop.time() > deadline:
-                raise NoCoordinator(reason)
+                raise NoHolder(reason)
             await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _role(scope: Scope) -> str:
+    return "the coordinator" if scope == COORDINATOR else f"the holder of {scope}"

@@ -13,7 +13,7 @@ import socket
 from typing import cast
 from uuid import UUID
 
-from posthouse.cluster.dialling import Dialler, NoCoordinator
+from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
 from posthouse.model.address import UNKNOWN, Address
@@ -77,7 +77,7 @@ class ForwardedConnection(asyncio.Protocol):
         passage = Passage(listener=self._made_by.name, client=self._client)
         try:
             upstream = await self._connected(*await self._made_by.dialler.dial(passage))
-        except (NoCoordinator, OSError) as error:
+        except (NoHolder, OSError) as error:
             log.warning("closing the connection from %s: %s", self.peer, error)
             self.transport.abort()
             return

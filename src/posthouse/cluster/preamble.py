@@ -18,6 +18,7 @@ from uuid import UUID
 
 from posthouse.model.address import Address
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import COORDINATOR, Scope
 
 MAGIC = b"POSTHOUSE-PEER-1"
 CHALLENGE_BYTES = len(MAGIC) + 32
@@ -36,7 +37,7 @@ VERDICT_BYTES = len(_WELCOME)
 class Refusal(IntEnum):
     """Why a broker refuses a connection of another. The number is the byte that it answers with."""
 
-    NOT_COORDINATOR = 1
+    NOT_HOLDER = 1
     NO_SUCH_LISTENER = 2
     WRONG_SECRET = 3
     NOT_A_REQUEST = 4
@@ -44,7 +45,7 @@ class Refusal(IntEnum):
 
 
 _SENTENCES: dict[int, str] = {
-    Refusal.NOT_COORDINATOR: "the broker there does not coordinate now",
+    Refusal.NOT_HOLDER: "the broker there does not hold the scope now",
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
     Refusal.NOT_A_REQUEST: "the broker there does not understand the request",
@@ -53,7 +54,7 @@ _SENTENCES: dict[int, str] = {
 
 
 class PeerRefused(Exception):
-    """The other side is no broker of this cluster, or does not coordinate it."""
+    """The other side is no broker of this cluster, or does not hold the scope."""
 
     def __init__(self, reason: str, refusal: Refusal = Refusal.NOT_A_REQUEST) -> None:
         """`refusal` is what the other side is told."""
@@ -69,6 +70,10 @@ class Passage:
     """The name of the listener that the client has connected to."""
     client: Address
 
+    @property
+    def scope(self) -> Scope:
+        return COORDINATOR
+
     def __str__(self) -> str:
         return f"connections of {self.listener}"
 
@@ -83,9 +88,11 @@ class RelayPassage:
     client: Address
     user: ProvenUser | None
     """Has logged in at the dialling broker; None if no user has."""
+    scope: Scope = COORDINATOR
+    """The listening broker has to hold it."""
 
     def __str__(self) -> str:
-        return f"requests of {self.listener}"
+        return f"requests of {self.listener} for {self.scope}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +134,12 @@ def _said(passage: AnyPassage) -> dict[str, Any]:
     said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
     if isinstance(passage, RelayPassage):
         user = None if passage.user is None else _said_of(passage.user)
-        return said | {"kind": _RELAY, "broker": str(passage.broker), "user": user}
+        return said | {
+            "kind": _RELAY,
+            "broker": str(passage.broker),
+            "user": user,
+            "scope": passage.scope.name,
+        }
     return said
 
 
@@ -169,6 +181,7 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
             listener=said["listener"],
             client=client,
             user=None if said["user"] is None else _user(said["user"]),
+            scope=Scope(said.get("scope", COORDINATOR.name)),
         )
     return Passage(listener=said["listener"], client=client)
 

@@ -1,12 +1,12 @@
-"""Requests of clients that the coordinator has to answer, sent to it by a member.
+"""Requests of clients that the holder of a scope has to answer, sent to it by another broker.
 
-Each client connection that needs it has one companion connection to the coordinator. A frame is a length of 4
+Each client connection that needs it has one companion connection for each scope. A frame is a length of 4
 bytes and that many bytes, in both directions, and responses come in the order of the requests. Both begin
 with fields that are checked against each other: a response carries the correlation id of its request.
 
 Memory is bounded by the client's connection: it counts requests until they are answered, and responses, also
 incomplete ones, until they are sent. While the client does not take them it pauses the reading of more. At
-most `MOST_IN_FLIGHT` requests of a connection are with the coordinator.
+most `MOST_IN_FLIGHT` requests of a connection are with the other broker.
 """
 
 import asyncio
@@ -18,12 +18,13 @@ from struct import Struct
 from typing import cast
 from uuid import UUID
 
-from posthouse.cluster.dialling import Dialler, NoCoordinator
+from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import RelayPassage
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.peer_traffic import PeerTraffic
 
@@ -36,10 +37,10 @@ _CORRELATION_ID = slice(4, 8)
 _DISCARD = Struct("ii").pack(1, 0)
 """Of SO_LINGER: closing resets the connection."""
 _UNREAD_SECONDS = 30
-"""How long the coordinator may take none of the bytes that wait for it."""
+"""How long the other broker may take none of the bytes that wait for it."""
 
 
-class CoordinatorRelay:
+class ScopeRelay:
     """Implements the port in `protocols/relay`."""
 
     def __init__(self, own: UUID, dialler: Dialler, traffic: PeerTraffic) -> None:
@@ -50,9 +51,14 @@ class CoordinatorRelay:
         self._open: set[CompanionConnection] = set()
 
     def open(
-        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
+        self,
+        listener: str,
+        client: Address,
+        user: ProvenUser | None,
+        grown: Callable[[], None],
+        scope: Scope,
     ) -> "CompanionConnection":
-        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user)
+        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user, scope=scope)
         made = CompanionConnection(
             passage, self._dialler, self._traffic, grown=grown, closed=self._open.discard
         )
@@ -60,7 +66,7 @@ class CoordinatorRelay:
         return made
 
     def sweep(self) -> None:
-        """Once a second: leave a coordinator that another broker has succeeded."""
+        """Once a second: leave brokers whose scope another one holds now."""
         for each in list(self._open):
             each.leave_if_succeeded()
 
@@ -74,7 +80,7 @@ class _Request:
 
 
 class CompanionConnection:
-    """Dials when there is something to send, and again when the coordinator was lost."""
+    """Dials when there is something to send, and again when the other broker was lost."""
 
     def __init__(
         self,
@@ -121,16 +127,16 @@ class CompanionConnection:
 
     async def _dial(self) -> None:
         try:
-            dialled, coordinator = await self._dialler.dial(self._passage)
+            dialled, holder = await self._dialler.dial(self._passage)
             try:
                 await asyncio.get_running_loop().create_connection(
-                    lambda: _Upstream(self, coordinator), sock=dialled
+                    lambda: _Upstream(self, holder), sock=dialled
                 )
             except BaseException:
                 dialled.close()
                 raise
-        except (NoCoordinator, OSError) as error:
-            self._fail(self._waiting, f"the coordinator cannot be reached: {error}")
+        except (NoHolder, OSError) as error:
+            self._fail(self._waiting, str(error))
         except Exception as error:
             log.exception("relaying requests of the client %s failed", self._passage.client)
             self._fail(self._waiting, f"requests cannot be relayed: {error}")
@@ -168,7 +174,7 @@ class CompanionConnection:
 
     def received(self, response: bytes) -> None:
         if not self._sent or self._sent[0].frame[_CORRELATION_ID] != response[:4]:
-            log.error("closing a connection to the coordinator: its response belongs to no request")
+            log.error("closing a connection to another broker: its response belongs to no request")
             self._hang_up()
             return
         request = self._sent.popleft()
@@ -178,16 +184,16 @@ class CompanionConnection:
         self._go_on()
 
     def lost(self, upstream: "_Upstream") -> None:
-        """What was sent may have been done, so it is not sent to the next coordinator."""
+        """What was sent may have been done, so it is not sent to the next holder."""
         if upstream is not self._upstream:
             return
         self._upstream = None
         for requests in (self._sent, self._waiting):
-            self._fail(requests, "the coordinator was lost before it had answered, or refused the user")
+            self._fail(requests, "the other broker was lost before it had answered, or refused the user")
 
     def leave_if_succeeded(self) -> None:
         upstream = self._upstream
-        if upstream is not None and self._dialler.is_succeeded(upstream.coordinator):
+        if upstream is not None and self._dialler.is_succeeded(upstream.holder, self._passage.scope):
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -215,11 +221,11 @@ class CompanionConnection:
 
 
 class _Upstream(asyncio.Protocol):
-    """One connection to one coordinator."""
+    """One connection to one broker."""
 
-    def __init__(self, companion: CompanionConnection, coordinator: UUID) -> None:
+    def __init__(self, companion: CompanionConnection, holder: UUID) -> None:
         self._companion = companion
-        self.coordinator = coordinator
+        self.holder = holder
         """The incarnation of the broker that was dialled."""
         self._received = bytearray()
 
@@ -260,7 +266,7 @@ class _Upstream(asyncio.Protocol):
 
     def abort(self) -> None:
         """The kernel discards what it has not sent: the client may send the same again by another way, and
-        the coordinator must not get the first one afterwards."""
+        the other broker must not get the first one afterwards."""
         own: socket.socket = self.transport.get_extra_info("socket")
         own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DISCARD)
         self.transport.abort()

@@ -48,6 +48,7 @@ PosthouseError
     ├── ConcurrentTransaction  the previous transaction is ending
     ├── NotLeader              another broker must do it: only that one may write to the partition
     ├── NotCoordinator         another broker coordinates this group, or none at the moment
+    ├── CoordinatorLoading     this broker is about to coordinate this group
     ├── StorageFull            no space left; heals by itself
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
@@ -356,6 +357,10 @@ class StorageClosed(Unavailable):
 
 
 class NotCoordinator(Unavailable):
+    pass
+
+
+class CoordinatorLoading(Unavailable):
     pass
 
 

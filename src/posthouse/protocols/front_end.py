@@ -44,7 +44,7 @@ class Backend:
     membership: Membership | None = None
     """None for a broker that does not share its storage."""
     relay: Relay | None = None
-    """Of a broker that shares its storage and does not coordinate."""
+    """Of a broker that shares its storage."""
     peer_traffic: PeerTraffic | None = None
     """Of a broker that shares its storage."""
 

@@ -1,7 +1,8 @@
 """What a broker that shares its storage knows of its cluster, for the protocols.
 
-One broker holds the scope of the *coordinator*: groups, transactions, queues and all other state that has one
-owner. The others are *members*. All of them serve logs, each under a lease of its own.
+One broker holds the scope of the *coordinator*: transactions, queues and all other state that has one owner.
+The others are *members*. All of them serve logs, and the groups whose scopes they hold, each under a lease of
+its own.
 """
 
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.protocols.scope_moves import ScopeMoves
 
 
@@ -83,6 +84,11 @@ class Membership:
     """Of this broker."""
 
     @property
+    def coordinates(self) -> bool:
+        """Whether this broker is the coordinator."""
+        return self.lease is not None
+
+    @property
     def standing(self) -> Standing:
         return self.member if self.lease is None else self.lease
 
@@ -101,6 +107,10 @@ class Membership:
         holder = self.view().holder
         # A view that is a moment old may still name this broker, which has given up its lease.
         return None if holder is None or holder.incarnation == self.own.incarnation else holder
+
+    def holder_of(self, scope: Scope) -> ClusterBroker | None:
+        """The live broker that is known to hold the scope."""
+        return self.coordinator() if scope == COORDINATOR else self.view().holder_of(scope)
 
     def has_others(self) -> bool:
         """Whether other brokers were alive when the database was last heard of. One of them may lead

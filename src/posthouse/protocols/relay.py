@@ -1,4 +1,4 @@
-"""Requests that the coordinator of the cluster has to answer, passed on by another broker."""
+"""Requests that another broker of the cluster has to answer: the one that holds a scope."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,15 +6,16 @@ from typing import Protocol
 
 from posthouse.model.address import Address
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 
 
 class RelayedConnection(Protocol):
-    """To the coordinator, in the name of one client. Opened when the first request is sent."""
+    """To the holder of a scope, in the name of one client. Opened when the first request is sent."""
 
     def send(self, request: bytes | memoryview) -> asyncio.Future[bytes]:
         """The response, which comes in the order of the requests; both without the length before them.
 
-        Fails with Unavailable if the coordinator cannot be reached, or is lost before it has answered.
+        Fails with Unavailable if the holder cannot be reached, or is lost before it has answered.
         """
 
     @property
@@ -22,7 +23,7 @@ class RelayedConnection(Protocol):
         """Bytes of memory for a response that is incomplete."""
 
     def pause_reading(self) -> None:
-        """Back-pressure on the coordinator: the client does not read its responses, or memory is short."""
+        """Back-pressure on the holder: the client does not read its responses, or memory is short."""
 
     def resume_reading(self) -> None: ...
 
@@ -31,11 +32,16 @@ class RelayedConnection(Protocol):
 
 
 class Relay(Protocol):
-    """Of a broker that is a member of a cluster and does not coordinate it."""
+    """Of a broker that is not alone."""
 
     def open(
-        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
+        self,
+        listener: str,
+        client: Address,
+        user: ProvenUser | None,
+        grown: Callable[[], None],
+        scope: Scope,
     ) -> RelayedConnection:
         """`listener` is the name of the setting; `user` has logged in here, None if login is not required.
-        The coordinator closes the connection if it would not admit the user: then requests fail.
+        The other broker closes the connection if it would not admit the user: then requests fail.
         `grown` is called when an incomplete response has grown and is large."""

@@ -17,7 +17,7 @@ class ShareMemberInfo:
 
 
 class ShareMembership(Protocol):
-    """What a protocol with share groups offers. Every method raises UnknownGroup."""
+    """What a protocol with share groups offers. Every method raises UnknownGroup and NotCoordinator."""
 
     def members(self, group_id: GroupId) -> Sequence[ShareMemberInfo]: ...
 

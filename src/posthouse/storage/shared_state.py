@@ -1,15 +1,35 @@
 """State in a storage that several brokers share. It is read when a broker takes a scope, not at `open`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Protocol
 
 from posthouse.storage.spaces import Space
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOffsets:
+    """Offsets of groups at one moment: no transaction ends between the two parts."""
+
+    committed: Mapping[bytes, bytes]
+    """Keys and values of `Space.OFFSETS`."""
+    pending: AbstractSet[bytes]
+    """Keys of `Space.OFFSETS` that open transactions are about to change."""
+
+
 class SharedState(Protocol):
-    """Both return what is stored when they are called, and raise Unavailable."""
+    """All of it returns what is stored when it is called, and raises Unavailable."""
 
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         """The values whose owner belongs to the shard: see `model.scopes.shard_of`."""
 
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]: ...
+
+    async def offsets_of_shard(self, shard: int) -> StoredOffsets:
+        """Of all groups of the shard."""
+
+    async def offsets_of_groups(self, groups: Sequence[bytes]) -> StoredOffsets: ...
+
+    async def keys_of_topics(self, space: Space, topics: Sequence[bytes]) -> list[bytes]:
+        """The keys that begin with one of these ids of topics, in `Space.OFFSETS` or `Space.SHARE_GROUPS`."""

@@ -310,5 +310,5 @@ def test_closing_leaves_nobody_waiting(group: Group) -> None:
     first, second = group.member("a"), group.member("b")
     group.stable(first)
     second.join()
-    group.machine.close()
+    group.machine.close(GroupsClosed("the broker is stopping"))
     assert isinstance(second.error, GroupsClosed)

@@ -1,11 +1,12 @@
 """A member of a cluster of three brokers, and relays in whose place a test answers."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from posthouse.app import App
 from posthouse.listener_settings import KAFKA
@@ -14,15 +15,16 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
+from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.codec.headers import decode_request_header, response_frame
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.relay import Relay, RelayedConnection
 from posthouse.storage.contract import Storage
-from posthouse.storage.memory.engine import MemoryStorage
 from tests.broker.members import CoordinatorStorage, MemberStorage
 from tests.served import on_any_port
 from tests.wire.kafka import SIZE, framed
@@ -62,6 +64,7 @@ class HeldConnection:
     listener: str
     client: Address
     user: ProvenUser | None
+    scope: Scope
     requests: list[RelayedRequest] = field(default_factory=list)
     is_closed: bool = False
     is_paused: bool = False
@@ -111,9 +114,14 @@ class HeldRelay:
         self._has_more = asyncio.Event()
 
     def open(
-        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
+        self,
+        listener: str,
+        client: Address,
+        user: ProvenUser | None,
+        grown: Callable[[], None],
+        scope: Scope,
     ) -> RelayedConnection:
-        made = HeldConnection(listener, client, user, grown=grown)
+        made = HeldConnection(listener, client, user, scope, grown=grown)
         self.opened.append(made)
         self._has_more.set()
         return made
@@ -129,22 +137,35 @@ class HeldRelay:
 
 
 class WiredRelay:
-    """Requests go to a coordinator, over connections as of clients."""
+    """Requests go to another broker, over connections that it takes for relayed ones."""
 
-    def __init__(self, coordinator: Address) -> None:
-        self._coordinator = coordinator
+    def __init__(self, own: UUID, app: App) -> None:
+        """`own` is the incarnation of the broker that relays."""
+        self._own = own
+        self._app = app
 
     def open(
-        self, listener: str, client: Address, user: ProvenUser | None, grown: Callable[[], None]
+        self,
+        listener: str,
+        client: Address,
+        user: ProvenUser | None,
+        grown: Callable[[], None],
+        scope: Scope,
     ) -> RelayedConnection:
-        return _WiredConnection(self._coordinator)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            here = socket.create_connection(listening.getsockname())
+            there, _ = listening.accept()
+        adopting = self._app.listener(listener)
+        assert adopting is not None
+        adopting.adopt(there, Origin(client=client, relayed_by=self._own, user=user))
+        return _WiredConnection(here)
 
 
 class _WiredConnection:
     held = 0
 
-    def __init__(self, coordinator: Address) -> None:
-        self._coordinator = coordinator
+    def __init__(self, connected: socket.socket) -> None:
+        self._connected = connected
         self._waiting: asyncio.Queue[tuple[bytes, asyncio.Future[bytes]]] = asyncio.Queue()
         self._task = asyncio.create_task(self._relay())
 
@@ -154,7 +175,7 @@ class _WiredConnection:
         return answered
 
     async def _relay(self) -> None:
-        reader, writer = await asyncio.open_connection(self._coordinator.host, self._coordinator.port)
+        reader, writer = await asyncio.open_connection(sock=self._connected)
         try:
             while True:
                 request, answered = await self._waiting.get()
@@ -195,7 +216,7 @@ async def member(
     known = standing or Standing()
     app = App(
         on_any_port(memory=True, **settings),
-        storage=storage or MemoryStorage(SystemClock()),
+        storage=storage or CoordinatorStorage(SystemClock()),
         membership=Membership(
             own=OWN,
             view=lambda: known.view,
@@ -203,9 +224,9 @@ async def member(
         ),
         front_ends=[_relaying(each, relay) if each.protocol == KAFKA else each for each in FRONT_ENDS],
     )
-    if not coordinates:
-        app.broker.coordinate = _does_nothing  # type: ignore[method-assign]
     await app.start()
+    if coordinates:
+        await app.broker.coordinate()
     try:
         yield app
     finally:
@@ -220,16 +241,12 @@ async def coordinator_and_member(**settings: Any) -> AsyncIterator[tuple[App, Ap
     coordinator = App(on_any_port(memory=True, **settings), storage=log)
     await coordinator.start()
     storage = MemberStorage(log, clock)
-    relay = WiredRelay(coordinator.listeners["kafka"])
+    relay = WiredRelay(OWN.incarnation, coordinator)
     try:
         async with member(relay, storage=storage, coordinates=False, **settings) as app:
             yield coordinator, app, storage
     finally:
         await coordinator.stop(at_once=True)
-
-
-async def _does_nothing() -> None:
-    """In the place of `Broker.coordinate`."""
 
 
 def _relaying(front_end: FrontEnd, relay: Relay) -> FrontEnd:

@@ -24,11 +24,6 @@ from posthouse.protocols.kafka.codec.generated.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
-from posthouse.protocols.kafka.codec.generated.describe_groups import (
-    DescribedGroup,
-    DescribeGroupsRequest,
-    DescribeGroupsResponse,
-)
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -38,13 +33,17 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from posthouse.protocols.kafka.codec.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
 from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 from posthouse.protocols.kafka.codec.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -70,7 +69,7 @@ from posthouse.protocols.kafka.codec.generated.offset_for_leader_epoch import (
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.codec.generated.share_fetch import ShareFetchRequest, ShareFetchResponse
 from posthouse.protocols.kafka.codec.primitives import Message
-from posthouse.protocols.kafka.companion import MOST_IN_FLIGHT
+from posthouse.protocols.kafka.companions import MOST_IN_FLIGHT
 from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.member_dispatch import LOCAL
@@ -113,13 +112,15 @@ async def _topic(app: App, name: str = "t", partitions: int = 1) -> Topic:
     return created
 
 
-async def _groups(wire: Wire, pending: PendingRequest) -> list[str]:
-    response = pending.response(memoryview(await wire.receive_frame()), DescribeGroupsResponse)
-    return [each.group_id for each in response.groups]
+async def _ids(wire: Wire, pending: PendingRequest) -> list[str]:
+    response = pending.response(memoryview(await wire.receive_frame()), DescribeTransactionsResponse)
+    return [each.transactional_id for each in response.transaction_states]
 
 
-def _listing(*names: str) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=[DescribedGroup(group_id=name) for name in names])
+def _listing(*names: str) -> DescribeTransactionsResponse:
+    return DescribeTransactionsResponse(
+        transaction_states=[TransactionState(transactional_id=name) for name in names]
+    )
 
 
 async def _is_closed(wire: Wire) -> bool:
@@ -131,7 +132,7 @@ async def _is_closed(wire: Wire) -> bool:
 
 
 async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(DescribeGroupsRequest(groups=["Stable"]))
+    pending = wire.send(DescribeTransactionsRequest(transactional_ids=["Stable"]))
     request = await relay.request()
     assert request.header.correlation_id == pending.correlation_id
     assert request.header.client_id == "test"
@@ -146,9 +147,9 @@ async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire
 
 async def test_one_connection_relays_all_requests_of_a_client(relay: HeldRelay, wire: Wire) -> None:
     for number in range(3):
-        pending = wire.send(DescribeGroupsRequest())
+        pending = wire.send(DescribeTransactionsRequest())
         (await relay.request(number)).answer(_listing(str(number)))
-        assert await _groups(wire, pending) == [str(number)]
+        assert await _ids(wire, pending) == [str(number)]
     assert len(relay.opened) == 1
 
 
@@ -214,26 +215,23 @@ async def test_unknown_topics_that_nobody_creates_are_unknown(relay: HeldRelay, 
 
 
 async def test_relayed_requests_are_counted_by_their_api(app: App, relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(DescribeGroupsRequest())
+    pending = wire.send(DescribeTransactionsRequest())
     (await relay.request()).answer(_listing())
     await wire.receive(pending)
     async with httpx.AsyncClient() as http:
         text = (await http.get(f"http://{app.listeners['admin']}/metrics")).text
-    [line] = [each for each in text.splitlines() if "DescribeGroups" in each and "_count" in each]
+    [line] = [each for each in text.splitlines() if "DescribeTransactions" in each and "_count" in each]
     assert line.endswith(" 1")
 
 
-async def test_a_member_lists_no_groups_no_transactions_and_no_log_directories(relay: HeldRelay) -> None:
+async def test_a_member_lists_no_transactions_and_no_log_directories(relay: HeldRelay) -> None:
     standing = Standing()
     async with member(relay, standing) as app, Wire(_address(app)) as wire:
-        assert await wire.ask(ListGroupsRequest(), ListGroupsResponse) == ListGroupsResponse()
         found = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
         assert found == ListTransactionsResponse()
         directories = await wire.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
         assert directories == DescribeLogDirsResponse()
         standing.view = replace(VIEW, holder_incarnation=None)
-        refused = await wire.ask(ListGroupsRequest(), ListGroupsResponse)
-        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         listed = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
         assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
         assert relay.opened == []
@@ -258,38 +256,38 @@ async def test_a_member_describes_its_own_settings(relay: HeldRelay, wire: Wire)
 
 async def test_responses_keep_the_order_of_the_requests(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    relayed = [wire.send(DescribeGroupsRequest())]
+    relayed = [wire.send(DescribeTransactionsRequest())]
     produced = wire.send(produce_request(topic.id, batch(b"x")))
-    relayed.append(wire.send(DescribeGroupsRequest()))
+    relayed.append(wire.send(DescribeTransactionsRequest()))
     fetched = wire.send(fetch_request((topic.id, 0, 0)))
-    relayed.append(wire.send(DescribeGroupsRequest()))
+    relayed.append(wire.send(DescribeTransactionsRequest()))
     first, second, third = await (await relay.connection()).until(3)
     third.answer(_listing("c"))
     second.answer(_listing("b"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(wire.reader.readexactly(1), 0.2)
     first.answer(_listing("a"))
-    assert await _groups(wire, relayed[0]) == ["a"]
+    assert await _ids(wire, relayed[0]) == ["a"]
     assert isinstance(await wire.receive(produced), ProduceResponse)
-    assert await _groups(wire, relayed[1]) == ["b"]
+    assert await _ids(wire, relayed[1]) == ["b"]
     assert isinstance(await wire.receive(fetched), FetchResponse)
-    assert await _groups(wire, relayed[2]) == ["c"]
+    assert await _ids(wire, relayed[2]) == ["c"]
 
 
 async def test_a_limited_number_of_requests_waits_for_the_coordinator(relay: HeldRelay, wire: Wire) -> None:
-    pending = [wire.send(DescribeGroupsRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
+    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
     connection = await relay.connection()
     await connection.until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
     assert len(connection.requests) == MOST_IN_FLIGHT
     for number, each in enumerate(pending):
         (await relay.request(number)).answer(_listing(str(number)))
-        assert await _groups(wire, each) == [str(number)]
+        assert await _ids(wire, each) == [str(number)]
 
 
 async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    pending = [wire.send(DescribeGroupsRequest()) for _ in range(MOST_IN_FLIGHT)]
+    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(MOST_IN_FLIGHT)]
     wire.send(produce_request(topic.id, batch(b"x")))
     requests = await (await relay.connection()).until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
@@ -297,7 +295,7 @@ async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, 
     for request in requests:
         request.answer(_listing())
     for each in pending:
-        await _groups(wire, each)
+        await _ids(wire, each)
     assert await wire.receive_frame()
     assert app.broker.bounds(topic, 0).end == 1
 
@@ -308,21 +306,21 @@ async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, 
 @pytest.mark.parametrize("answered", range(4))
 async def test_the_connection_ends_with_the_relay(answered: int, relay: HeldRelay, wire: Wire) -> None:
     """After any number of answers, those before the loss arrive."""
-    pending = [wire.send(DescribeGroupsRequest()) for _ in range(4)]
+    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(4)]
     requests = await (await relay.connection()).until(4)
     for request in requests[:answered]:
         request.answer(_listing("g"))
     for request in requests[answered:]:
         request.fail()
     for each in pending[:answered]:
-        assert await _groups(wire, each) == ["g"]
+        assert await _ids(wire, each) == ["g"]
     assert await _is_closed(wire)
     assert relay.opened[0].is_closed
 
 
 async def test_a_later_answer_is_not_sent_if_an_earlier_one_is_lost(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(2):
-        wire.send(DescribeGroupsRequest())
+        wire.send(DescribeTransactionsRequest())
     first, second = await (await relay.connection()).until(2)
     second.answer(_listing("g"))
     first.fail()
@@ -333,7 +331,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:
     topic = await _topic(app)
-    wire.send(DescribeGroupsRequest())
+    wire.send(DescribeTransactionsRequest())
     wire.send(produce_request(topic.id, batch(b"x")))
     (await relay.request()).fail()
     assert await _is_closed(wire)
@@ -341,7 +339,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
 
 async def test_the_connection_ends_if_the_relay_is_lost_at_its_limit(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(MOST_IN_FLIGHT + 10):
-        wire.send(DescribeGroupsRequest())
+        wire.send(DescribeTransactionsRequest())
     connection = await relay.connection()
     requests = await connection.until(MOST_IN_FLIGHT)
     for each in requests:
@@ -358,21 +356,21 @@ async def test_metadata_that_cannot_be_relayed_ends_the_connection(relay: HeldRe
 
 async def test_other_connections_go_on(app: App, relay: HeldRelay, wire: Wire) -> None:
     async with Wire(_address(app)) as other:
-        wire.send(DescribeGroupsRequest())
+        wire.send(DescribeTransactionsRequest())
         (await relay.request()).fail()
         assert await _is_closed(wire)
         assert await other.ask(MetadataRequest(), MetadataResponse)
 
 
 async def test_the_relay_ends_with_the_connection(relay: HeldRelay, wire: Wire) -> None:
-    wire.send(DescribeGroupsRequest())
+    wire.send(DescribeTransactionsRequest())
     await relay.request()
     wire.writer.close()
     await relay.opened[0].until_closed()
 
 
 async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: HeldRelay, wire: Wire) -> None:
-    pending = [wire.send(DescribeGroupsRequest()) for _ in range(3)]
+    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(3)]
     requests = await (await relay.connection()).until(3)
     relayed = relay.opened[0]
     assert not relayed.is_paused
@@ -380,18 +378,18 @@ async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: Hel
     requests[0].answer(_listing(*names))
     while not relayed.is_paused:
         await asyncio.sleep(0.01)
-    assert await _groups(wire, pending[0]) == names
+    assert await _ids(wire, pending[0]) == names
     while relayed.is_paused:
         await asyncio.sleep(0.01)
     for request, each in zip(requests[1:], pending[1:], strict=True):
         request.answer(_listing("g"))
-        assert await _groups(wire, each) == ["g"]
+        assert await _ids(wire, each) == ["g"]
 
 
 async def test_incomplete_responses_count_as_memory_of_the_client(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:
-    pending = wire.send(DescribeGroupsRequest())
+    pending = wire.send(DescribeTransactionsRequest())
     request = await relay.request()
     relayed, [client] = relay.opened[0], app.connections
     relayed.held = 2**20
@@ -399,7 +397,7 @@ async def test_incomplete_responses_count_as_memory_of_the_client(
     assert client.info.held_bytes >= 2**20
     relayed.held = 0
     request.answer(_listing("g"))
-    assert await _groups(wire, pending) == ["g"]
+    assert await _ids(wire, pending) == ["g"]
     client.tick()
     assert client.info.held_bytes == 0
 
@@ -413,25 +411,28 @@ async def test_an_idle_relay_is_closed_and_opened_again(
     app: App, relay: HeldRelay, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(companion, "IDLE_SECONDS", -1.0)
-    pending = wire.send(DescribeGroupsRequest())
+    pending = wire.send(DescribeTransactionsRequest())
     request = await relay.request()
     _tick(app)
     assert not relay.opened[0].is_closed, "a request is in flight"
     request.answer(_listing("a"))
-    assert await _groups(wire, pending) == ["a"]
+    assert await _ids(wire, pending) == ["a"]
     _tick(app)
     assert relay.opened[0].is_closed
-    pending = wire.send(DescribeGroupsRequest())
+    pending = wire.send(DescribeTransactionsRequest())
     while len(relay.opened) < 2:
         await asyncio.sleep(0.01)
     [request] = await relay.opened[1].until(1)
     request.answer(_listing("b"))
-    assert await _groups(wire, pending) == ["b"]
+    assert await _ids(wire, pending) == ["b"]
 
 
 @pytest.mark.parametrize(
     ("asked", "response"),
-    [(ShareFetchRequest(), ShareFetchResponse()), (EndTxnRequest(), EndTxnResponse())],
+    [
+        (ShareFetchRequest(group_id="g", member_id="m"), ShareFetchResponse()),
+        (EndTxnRequest(), EndTxnResponse()),
+    ],
     ids=["share session", "transaction"],
 )
 async def test_a_relay_on_which_something_depends_is_not_idle(
@@ -487,8 +488,11 @@ async def test_every_partition_is_served_whoever_leads_it(app: App, wire: Wire) 
         assert (await wire.produce(topic.id, batch(b"x"), partition=partition)).error_code == 0
 
 
+_OF_TRANSACTION = FindCoordinatorRequest(key_type=1, coordinator_keys=["g"])
+
+
 async def test_the_coordinator_is_found(wire: Wire) -> None:
-    response = await wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
+    response = await wire.ask(_OF_TRANSACTION, FindCoordinatorResponse)
     [found] = response.coordinators
     assert (found.node_id, found.host, found.error_code) == (COORDINATOR.id, "broker-2", 0)
 
@@ -496,7 +500,7 @@ async def test_the_coordinator_is_found(wire: Wire) -> None:
 async def test_without_a_coordinator(relay: HeldRelay) -> None:
     standing = Standing(view=replace(VIEW, holder_incarnation=None))
     async with member(relay, standing) as app, Wire(_address(app)) as wire:
-        response = await wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
+        response = await wire.ask(_OF_TRANSACTION, FindCoordinatorResponse)
         [found] = response.coordinators
         assert (found.error_code, found.node_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_NODE_ID)
         assert (await wire.ask(MetadataRequest(), MetadataResponse)).controller_id == NO_NODE_ID
@@ -541,22 +545,22 @@ async def test_the_relay_has_the_user_who_logged_in_at_the_member(guarded: App, 
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
         assert relay.opened == []
-        pending = wire.send(DescribeGroupsRequest())
+        pending = wire.send(DescribeTransactionsRequest())
         (await relay.request()).answer(_listing())
-        assert await _groups(wire, pending) == []
+        assert await _ids(wire, pending) == []
         proven = relay.opened[0].user
         assert proven is not None and (proven.name, proven.mechanism) == ("admin", "PLAIN")
         guarded.broker.access.proven_users.check(proven, has_tls=False)
         await log_in(wire)  # a session may log in again, as the same user
-        pending = wire.send(DescribeGroupsRequest())
+        pending = wire.send(DescribeTransactionsRequest())
         (await relay.request(1)).answer(_listing())
-        assert await _groups(wire, pending) == []
+        assert await _ids(wire, pending) == []
         assert len(relay.opened) == 1
 
 
 async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
-        wire.send(DescribeGroupsRequest())
+        wire.send(DescribeTransactionsRequest())
         assert await _is_closed(wire)
     assert relay.opened == []
 
@@ -564,7 +568,7 @@ async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay)
 async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
-        wire.send(DescribeGroupsRequest())
+        wire.send(DescribeTransactionsRequest())
         await relay.request()
         await guarded.broker.access.users.set_password("admin", "another one")
         assert await _is_closed(wire)
@@ -622,8 +626,8 @@ async def test_a_member_that_is_cut_off_reads_and_relays(relay: HeldRelay) -> No
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         found = await wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
         assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        pending = wire.send(DescribeGroupsRequest())
+        pending = wire.send(DescribeTransactionsRequest())
         (await relay.request()).answer(_listing("g"))
-        assert await _groups(wire, pending) == ["g"]
+        assert await _ids(wire, pending) == ["g"]
         standing.is_cut_off = False
         assert (await wire.produce(topic.id, batch(b"x"))).error_code == 0

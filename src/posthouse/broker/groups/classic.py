@@ -28,11 +28,11 @@ from posthouse.broker.groups.states import ClassicState, Event, after
 from posthouse.model.errors import (
     FencedInstance,
     GroupFull,
-    GroupsClosed,
     IllegalGeneration,
     InconsistentProtocol,
     MemberIdRequired,
     MembershipError,
+    PosthouseError,
     RebalanceInProgress,
     UnknownMember,
 )
@@ -157,11 +157,11 @@ class ClassicGroup:
             self._drop_unsynced(now)
         self._plan_wake_up()
 
-    def close(self) -> None:
-        """The broker stops: answer all waiting members."""
+    def close(self, reason: PosthouseError) -> None:
+        """This broker does not coordinate the group any more: answer all waiting members."""
         for member in self.members:
-            member.answer_join(GroupsClosed("the broker is stopping"))
-            member.answer_sync(GroupsClosed("the broker is stopping"))
+            member.answer_join(reason)
+            member.answer_sync(reason)
 
     def delete(self) -> None:
         self.state = after(self.state, Event.DELETED)

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from posthouse.broker.groups.consumer import ConsumerGroup
 from posthouse.broker.groups.membership import NO_GENERATION, MemberIdentity
-from posthouse.broker.groups.offsets import CommittedOffset, Offsets, topic_of
+from posthouse.broker.groups.offset_reading import OffsetReading
+from posthouse.broker.groups.offsets import CommittedOffset, Offsets, group_of, topic_of
 from posthouse.broker.groups.registry import Registry
 from posthouse.broker.groups.streams import StreamsGroup
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     IllegalGeneration,
@@ -53,12 +55,14 @@ class GroupOffsets:
         registry: Registry,
         settings: Settings,
         clock: Clock,
+        held: HeldScopes,
         *,
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
     ) -> None:
         """`unstable` tells whether an open transaction is about to change the offset."""
         self._storage = storage
+        self._held = held
         self._registry = registry
         self._clock = clock
         self._metadata_bytes = settings.offset_metadata_bytes
@@ -67,11 +71,21 @@ class GroupOffsets:
         self._last_commit: asyncio.Future[list[Outcome]] | None = None
         self.unstable = unstable
         self._share_groups = share_groups
+        shared = storage.shared_state
+        self.reading = None if shared is None else OffsetReading(shared, self._offsets, held)
+        """None where all that is stored is in memory, too: in a broker that is alone."""
 
-    def load(self) -> None:
-        leftovers = self._offsets.load(self._storage.take_state(Space.OFFSETS), self._storage.topics.keys())
+    def load(self, state: dict[bytes, bytes]) -> None:
+        """`state` is of `Space.OFFSETS`."""
+        leftovers = self._offsets.load(state, self._storage.topics.keys())
         if leftovers:
             self._store(leftovers)
+
+    def unload(self, groups: Sequence[GroupId]) -> None:
+        """Another broker coordinates these groups from now on."""
+        self._offsets.forget(groups)
+        if self.reading is not None:
+            self.reading.forget(groups)
 
     def has(self, group: GroupId) -> bool:
         return group in self._offsets
@@ -117,22 +131,23 @@ class GroupOffsets:
     ) -> None:
         """Commit very many offsets together, without blocking the event loop: other work runs while the
         operations are made. Raises the first error, and then commits nothing."""
-        self.check_member(group, identity)
-        puts: list[Put] = []
-        for first in range(0, len(offsets), _OFFSETS_PER_TURN):
-            some = offsets[first : first + _OFFSETS_PER_TURN]
-            for offset in some:
-                if (wrong := self.wrong_with(offset, group, identity)) is not None:
-                    raise wrong
-            puts += self.puts(group, some)
-            await asyncio.sleep(0)
-        # Members may have joined meanwhile, and topics may be gone.
-        self.check_member(group, identity)
-        for topic in {offset.partition.topic for offset in offsets}:
-            if topic not in self._storage.topics:
-                raise UnknownPartition(f"the topic {topic.hex()} was deleted meanwhile")
-        if puts:
-            await self._store(puts)
+        with self._held.used(group):
+            self.check_member(group, identity)
+            puts: list[Put] = []
+            for first in range(0, len(offsets), _OFFSETS_PER_TURN):
+                some = offsets[first : first + _OFFSETS_PER_TURN]
+                for offset in some:
+                    if (wrong := self.wrong_with(offset, group, identity)) is not None:
+                        raise wrong
+                puts += self.puts(group, some)
+                await asyncio.sleep(0)
+            # Members may have joined meanwhile, and topics may be gone.
+            self.check_member(group, identity)
+            for topic in {offset.partition.topic for offset in offsets}:
+                if topic not in self._storage.topics:
+                    raise UnknownPartition(f"the topic {topic.hex()} was deleted meanwhile")
+            if puts:
+                await self._store(puts)
 
     def check_member(
         self, group_id: GroupId, identity: MemberIdentity, *, transactional: bool = False
@@ -146,6 +161,8 @@ class GroupOffsets:
             raise IllegalGeneration("the group has no members")
 
     def check_kind(self, group_id: GroupId) -> None:
+        """Raises unless the group is coordinated here, and is no share group."""
+        self._held.check(group_id)
         if self.is_share_group(group_id):
             raise UnknownGroup(f"the group {group_id!r} is a share group")
 
@@ -176,6 +193,15 @@ class GroupOffsets:
         """Apply durable offsets. Offsets of a topic that was deleted meanwhile are dropped."""
         topics = self._storage.topics
         self._offsets.apply([put for put in puts if put.value is None or topic_of(put.key) in topics])
+        if self.reading is not None:
+            self.reading.applied(puts)
+
+    def apply_transaction(self, puts: Sequence[Put]) -> None:
+        """As `apply`, for offsets that a transaction has committed. Some may be of groups that another broker
+        coordinates, which reads them from storage."""
+        if not self._held.has_all:
+            puts = [put for put in puts if self._held.serves(group_of(put.key))]
+        self.apply(puts)
 
     def get(self, group: GroupId, partition: PartitionId, *, stable: bool = False) -> CommittedOffset | None:
         """The committed offset. With `stable`, raises UnstableOffset if an open transaction may still change
@@ -188,6 +214,20 @@ class GroupOffsets:
         """The partitions with a committed offset."""
         return self._offsets.partitions(group)
 
+    async def stored(self, group_id: GroupId) -> Offsets:
+        """The offsets of a group, whichever broker coordinates it. Raises Unavailable."""
+        return self._offsets if self.reading is None else await self.reading.stored(group_id)
+
+    async def refresh(self, group_id: GroupId) -> None:
+        """Bring the offsets of a group in memory up to date, if another broker may have changed them."""
+        if self.reading is not None:
+            await self.reading.read([group_id])
+
+    async def follow(self) -> None:
+        """The same for all groups, as far as transactions may have changed them."""
+        if self.reading is not None:
+            await self.reading.follow()
+
     async def remove(self, group_id: GroupId, partitions: Sequence[PartitionId]) -> None:
         if partitions:
             await self._store(self._offsets.removals(group_id, partitions))
@@ -195,6 +235,7 @@ class GroupOffsets:
     async def forget_group(self, group_id: GroupId) -> None:
         """Delete the group and all of its stored state."""
         await self._settle()
+        await self.refresh(group_id)
         puts = self._offsets.removals(group_id, self._offsets.partitions(group_id))
         puts += self._registry.forget(group_id)
         if puts:
@@ -205,7 +246,7 @@ class GroupOffsets:
         gone = list(topics)
         for count, group in enumerate(list(self._offsets)):
             partitions = [partition for topic in gone for partition in self._offsets.of_topic(group, topic)]
-            if partitions:
+            if partitions and self._held.serves(group):
                 self._store(self._offsets.removals(group, partitions))
             if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
                 await asyncio.sleep(0)
@@ -213,18 +254,24 @@ class GroupOffsets:
 
     async def expire(self) -> None:
         """Delete groups that have had no members and no commits for the retention time."""
+        await self.follow()
         now = self._clock.now_ms()
         known = [group_id for group_id, group in self._registry if group.is_empty]
         for count, group_id in enumerate(dict.fromkeys([*self._offsets, *known])):
-            group = self._registry.get(group_id)
-            if group is not None and not group.is_empty:
-                continue
-            last_use = max(self._registry.empty_since(group_id) or 0, self._offsets.last_commit_ms(group_id))
-            kept_ms = self._retention_ms if self.has(group_id) else _WITHOUT_OFFSETS_MS
-            if now - last_use >= kept_ms:
-                await self.forget_group(group_id)
+            if self._has_expired(group_id, now) and self._held.serves(group_id):
+                with self._held.used(group_id):
+                    await self.refresh(group_id)  # what deletes offsets looks twice
+                    if self._has_expired(group_id, now):
+                        await self.forget_group(group_id)
             if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
                 await asyncio.sleep(0)
+
+    def _has_expired(self, group_id: GroupId, now: int) -> bool:
+        group = self._registry.get(group_id)
+        if group is not None and not group.is_empty:
+            return False
+        last_use = max(self._registry.empty_since(group_id) or 0, self._offsets.last_commit_ms(group_id))
+        return now - last_use >= (self._retention_ms if self.has(group_id) else _WITHOUT_OFFSETS_MS)
 
     def wrong_with(
         self, new: NewOffset, group_id: GroupId, identity: MemberIdentity

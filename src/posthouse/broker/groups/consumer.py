@@ -33,6 +33,7 @@ from posthouse.model.errors import (
     GroupFull,
     IllegalGeneration,
     MembershipError,
+    PosthouseError,
     StaleMemberEpoch,
     UnknownMember,
     UnreleasedInstance,
@@ -187,7 +188,7 @@ class ConsumerGroup:
         times += self.expected.values()
         self.wake_at = min(times, default=math.inf)
 
-    def close(self) -> None:
+    def close(self, reason: PosthouseError) -> None:
         """No-op: members never wait here."""
 
     def delete(self) -> None:

@@ -24,6 +24,7 @@ from posthouse.broker.groups.descriptions import (
     listed,
 )
 from posthouse.broker.groups.guests import Guests
+from posthouse.broker.groups.loading import GroupLoading
 from posthouse.broker.groups.membership import (
     NO_GENERATION,
     Joined,
@@ -42,8 +43,8 @@ from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_answers import StreamsAnswer
 from posthouse.broker.groups.streams_member import JOINING as STREAMS_JOINING
 from posthouse.broker.groups.streams_member import StreamsBeat, check_streams_beat
-from posthouse.broker.groups.streams_store import stored_topologies
 from posthouse.broker.groups.topic_view import TopicView
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
@@ -60,7 +61,6 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
-from posthouse.storage.spaces import Space
 
 ResultT = TypeVar("ResultT")
 
@@ -76,34 +76,33 @@ class Groups:
         clock: Clock,
         metadata: MemberMetadata,
         configs: GroupConfigs,
+        held: HeldScopes,
         *,
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
     ) -> None:
         """`unstable` tells whether an open transaction is about to change a committed offset."""
-        self._storage = storage
         self._clock = clock
+        self._held = held
         self._registry = Registry(storage, clock, self._settled)
         self.offsets = GroupOffsets(
-            storage, self._registry, settings, clock, unstable=unstable, share_groups=share_groups
+            storage, self._registry, settings, clock, held, unstable=unstable, share_groups=share_groups
         )
         self._topics = topics
         self.metadata = metadata
         self._rules = GroupRules(settings, configs, metadata, _new_member_id)
+        self.loading = GroupLoading(storage, self._registry, self.offsets, self._rules, held)
         self._view: TopicView | None = None
-        self._closed = True
-        """Until they are loaded: another broker may coordinate them."""
+        self._closed = storage.shared_state is None
+        """In a broker that is alone until all groups are loaded, and in every broker while it stops."""
 
     def __contains__(self, group_id: GroupId) -> bool:
         return group_id in self._registry or self.offsets.has(group_id)
 
-    def load(self) -> None:
+    def load_all(self) -> None:
+        """In a broker that is alone."""
         self._closed = False
-        self.offsets.load()
-        self._registry.load(self.offsets.groups())
-        for group_id, topology in stored_topologies(self._storage.take_state(Space.STREAMS_GROUPS)):
-            self._registry.put(group_id, StreamsGroup(self._rules.streams(group_id), topology))
-            self._registry.touched(group_id)
+        self.loading.load_all()
 
     def close(self) -> None:
         """Answer all waiting members, and refuse new requests."""
@@ -252,6 +251,11 @@ class Groups:
                 groups[group_id] = listed(group_id, None)
         return list(groups.values())
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether groups of this broker may be missing in the list at the moment."""
+        return self._held.is_loading
+
     def member_count(self, group_id: GroupId) -> int:
         group = self._registry.get(group_id)
         if group is None:
@@ -259,7 +263,8 @@ class Groups:
         return len(group.members) if isinstance(group, ClassicGroup) else sum(1 for _ in group)
 
     def describe(self, group_id: GroupId) -> DescribedGroup:
-        """The description of a classic group; raises UnknownGroup for others."""
+        """The description of a classic group; raises UnknownGroup for others, and NotCoordinator."""
+        self._held.check(group_id)
         group = self._registry.get(group_id)
         if isinstance(group, ClassicGroup):
             return describe_classic(group)
@@ -268,12 +273,14 @@ class Groups:
         raise UnknownGroup(f"there is no classic group {group_id!r}")
 
     def describe_consumer(self, group_id: GroupId) -> DescribedConsumerGroup:
+        self._held.check(group_id)
         group = self._registry.get(group_id)
         if isinstance(group, ConsumerGroup):
             return describe_consumer(group)
         raise UnknownGroup(f"there is no group {group_id!r} whose partitions the broker assigns")
 
     def describe_streams(self, group_id: GroupId) -> StreamsGroup:
+        self._held.check(group_id)
         group = self._registry.get(group_id)
         if isinstance(group, StreamsGroup):
             return group
@@ -283,14 +290,16 @@ class Groups:
         self, group_id: GroupId, partitions: Sequence[PartitionId]
     ) -> list[PosthouseError | None]:
         """One result for each. Offsets of partitions that members subscribe to are kept."""
-        group = self._registry.get(group_id)
-        if group is None and not self.offsets.has(group_id):
-            raise UnknownGroup(f"there is no group {group_id!r}")
-        in_use: frozenset[TopicId] = frozenset()
-        if group is not None and not group.is_empty:
-            in_use = self._topics_read(group_id, group)
-        free = [partition for partition in partitions if partition.topic not in in_use]
-        await self.offsets.remove(group_id, free)
+        with self._held.used(group_id):
+            await self.offsets.refresh(group_id)
+            group = self._registry.get(group_id)
+            if group is None and not self.offsets.has(group_id):
+                raise UnknownGroup(f"there is no group {group_id!r}")
+            in_use: frozenset[TopicId] = frozenset()
+            if group is not None and not group.is_empty:
+                in_use = self._topics_read(group_id, group)
+            free = [partition for partition in partitions if partition.topic not in in_use]
+            await self.offsets.remove(group_id, free)
         return [
             GroupSubscribed(f"the group {group_id!r} reads it") if partition.topic in in_use else None
             for partition in partitions
@@ -305,14 +314,16 @@ class Groups:
         return frozenset(topic.id for topic in self._topics if topic.name in names)
 
     async def delete(self, group_id: GroupId) -> None:
-        group = self._registry.get(group_id)
-        if group is None and not self.offsets.has(group_id):
-            raise UnknownGroup(f"there is no group {group_id!r}")
-        if group is not None:
-            if not group.is_empty:
-                raise GroupNotEmpty(f"the group {group_id!r} has members")
-            group.delete()
-        await self.offsets.forget_group(group_id)
+        with self._held.used(group_id):
+            await self.offsets.refresh(group_id)
+            group = self._registry.get(group_id)
+            if group is None and not self.offsets.has(group_id):
+                raise UnknownGroup(f"there is no group {group_id!r}")
+            if group is not None:
+                if not group.is_empty:
+                    raise GroupNotEmpty(f"the group {group_id!r} has members")
+                group.delete()
+            await self.offsets.forget_group(group_id)
 
     def _asked(
         self, group_id: GroupId, start: Callable[[Reply[ResultT]], None]
@@ -339,7 +350,8 @@ class Groups:
 
     def _check_usable(self, group_id: GroupId) -> None:
         if self._closed:
-            raise GroupsClosed("the broker is stopping, or another one coordinates groups")
+            raise GroupsClosed("the broker is stopping, or has not loaded its groups yet")
+        self._held.check(group_id)
         if not group_id:
             # Very old clients keep offsets under an empty name; members need a name.
             raise InvalidGroupId("a group must have a name")

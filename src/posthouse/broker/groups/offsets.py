@@ -73,6 +73,15 @@ def topic_of(key: bytes) -> TopicId:
     return TopicId(key[:16])
 
 
+def partition_of(key: bytes) -> PartitionId:
+    return _partition(key[: _KEY.size])
+
+
+def group_of(key: bytes) -> GroupId:
+    """The group that a stored offset belongs to."""
+    return GroupId(key[_KEY.size :].decode())
+
+
 class Offsets:
     """Owned by the event loop. Changes are made in two steps, so that they can share a commit with others:
     `puts` or `removals` return operations, `apply` applies them once they are durable."""
@@ -81,8 +90,9 @@ class Offsets:
         self._groups: dict[GroupId, dict[bytes, bytes]] = {}
         self._places: dict[bytes, bytes] = {}
 
-    def load(self, state: dict[bytes, bytes], topics: Set[TopicId]) -> list[Put]:
-        """Load the stored offsets; returns operations that remove those of deleted topics."""
+    def load(self, state: dict[bytes, bytes], topics: Set[TopicId] | None = None) -> list[Put]:
+        """Add stored offsets; returns operations that remove those of topics that are not among `topics`,
+        if it is given."""
         size = _KEY.size
         by_name: dict[bytes, dict[bytes, bytes]] = {}
         shared: dict[bytes, bytes | None] = {}
@@ -92,7 +102,8 @@ class Offsets:
             key, value = state.popitem()
             place = key[:size]
             if place not in shared:
-                shared[place] = place if topic_of(place) in topics else None
+                is_known = topics is None or topic_of(place) in topics
+                shared[place] = self._places.setdefault(place, place) if is_known else None
             known = shared[place]
             if known is None:
                 leftovers.append(Put(Space.OFFSETS, key, None))
@@ -102,9 +113,28 @@ class Offsets:
             if group is None:
                 group = by_name[name] = {}
             group[known] = value
-        self._groups = {GroupId(name.decode()): offsets for name, offsets in by_name.items()}
-        self._places = {place: place for place in shared.values() if place is not None}
+        self._groups |= {GroupId(name.decode()): offsets for name, offsets in by_name.items()}
         return leftovers
+
+    def follow(self, stored: "Offsets", groups: Iterable[GroupId], changed: Set[bytes]) -> None:
+        """Take over what is stored of these groups, but for the keys that have changed here since it was
+        read."""
+        for group in groups:
+            name = group.encode()
+            known = self._groups.get(group, {})
+            newer = {place: value for place, value in known.items() if place + name in changed}
+            for place, value in stored._groups.get(group, {}).items():
+                if place + name not in changed:
+                    newer[self._places.setdefault(place, place)] = value
+            if newer:
+                self._groups[group] = newer
+            else:
+                self._groups.pop(group, None)
+
+    def forget(self, groups: Iterable[GroupId]) -> None:
+        """Another broker coordinates these groups from now on."""
+        for group in groups:
+            self._groups.pop(group, None)
 
     def __contains__(self, group: GroupId) -> bool:
         return group in self._groups

@@ -12,7 +12,7 @@ are unknown, join again, and continue from their committed offsets.
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from posthouse.broker.groups.alarms import Alarms
@@ -21,7 +21,7 @@ from posthouse.broker.groups.consumer import ConsumerGroup
 from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_store import drop_topology, put_topology
 from posthouse.model.clock import Clock
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import GroupsClosed, NotCoordinator, PosthouseError
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import GroupId
 from posthouse.storage.contract import Storage
@@ -52,9 +52,10 @@ class Registry:
         self._empty_since: dict[GroupId, int] = {}
         self._alarms = Alarms(clock, self._ring)
 
-    def load(self, with_offsets: Sequence[GroupId]) -> None:
-        """`with_offsets` are the groups with offsets; those not stored as empty become empty now."""
-        for key, value in self._storage.take_state(Space.GROUPS).items():
+    def load(self, state: Mapping[bytes, bytes], with_offsets: Sequence[GroupId]) -> None:
+        """`state` is of `Space.GROUPS`. `with_offsets` are the groups with offsets; those not stored as empty
+        become empty now."""
+        for key, value in state.items():
             version, empty_since = _VALUE.unpack(value)
             if version == _VERSION:
                 self._empty_since[GroupId(key.decode())] = empty_since
@@ -109,7 +110,23 @@ class Registry:
     def close(self) -> None:
         self._alarms.close()
         for group in self._groups.values():
-            group.close()
+            group.close(GroupsClosed("the broker is stopping"))
+
+    def dismiss(self, is_moving: Callable[[GroupId], bool]) -> None:
+        """Another broker is about to coordinate these groups: answer their waiting members."""
+        for group_id, group in self._groups.items():
+            if is_moving(group_id):
+                group.close(NotCoordinator(f"the group {group_id!r} moves to another broker"))
+
+    def unload(self, groups: Sequence[GroupId]) -> None:
+        for group_id in groups:
+            self._groups.pop(group_id, None)
+            self._empty_since.pop(group_id, None)
+            self._alarms.drop(group_id)
+
+    def known(self) -> list[GroupId]:
+        """All groups that have something here."""
+        return list(dict.fromkeys([*self._groups, *self._empty_since]))
 
     def _ring(self, group_id: GroupId) -> None:
         group = self._groups.get(group_id)

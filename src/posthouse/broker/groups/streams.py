@@ -28,6 +28,7 @@ from posthouse.model.errors import (
     FencedMemberEpoch,
     GroupFull,
     InvalidTopology,
+    PosthouseError,
     StaleMemberEpoch,
     UnknownMember,
 )
@@ -245,7 +246,7 @@ class StreamsGroup:
             times.append(self._first_assignment_at)
         self.wake_at = min(times, default=math.inf)
 
-    def close(self) -> None:
+    def close(self, reason: PosthouseError) -> None:
         """No-op: members never wait here."""
 
     def delete(self) -> None:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from struct import Struct
 from struct import error as StructError
 from typing import Protocol
+from weakref import WeakSet
 
 from posthouse.broker.progress.chunk import Chunk
 from posthouse.broker.progress.positions import Positions
@@ -173,8 +174,12 @@ class ProgressWriter:
         self._changed: dict[Progressing, None] = {}
         """In the order of their first change."""
         self._timer: asyncio.TimerHandle | None = None
+        self._left: WeakSet[Progressing] = WeakSet()
+        """Another broker stores the progress of these lanes: a commit that fails late changes nothing."""
 
     def changed(self, lane: Progressing) -> None:
+        if lane in self._left:
+            return
         self._changed[lane] = None
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_DELAY_SECONDS, self._store)
@@ -210,7 +215,16 @@ class ProgressWriter:
     def _again(self, lanes: Collection[Progressing]) -> None:
         for lane in lanes:
             lane.progress.not_stored()
-        self._changed |= dict.fromkeys(lanes)
+        self._changed |= dict.fromkeys(lane for lane in lanes if lane not in self._left)
+
+    async def leave(self, lanes: Collection[Progressing]) -> None:
+        """Store the exact progress of some lanes for the last time. Failed changes are not tried again."""
+        for lane in lanes:
+            self.forget(lane)
+            self._left.add(lane)
+        operations: list[Operation] = [put for lane in lanes for put in lane.progress.exact()]
+        if operations:
+            await self._storage.commit(operations)
 
     async def close(self, lanes: Iterable[Progressing]) -> None:
         """Store the exact progress of all lanes."""

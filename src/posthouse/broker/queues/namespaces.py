@@ -18,7 +18,7 @@ from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.resources import QueueResources
-from posthouse.broker.queues.retention import QueueRetention
+from posthouse.broker.queues.retention import QueueRetention, ReadersOf
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_wave import TransactionWave
@@ -30,7 +30,7 @@ from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
@@ -54,14 +54,14 @@ class Namespaces:
         publishing: Publishing,
         sources: Sources,
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
-        is_read: Callable[[PartitionId], bool],
+        readers_of: ReadersOf,
         traffic: Traffic,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
         *,
         tracer: Tracer | None = None,
     ) -> None:
-        """`is_read`: a group reads the partition. Every namespace has the `predeclared` exchanges."""
+        """Every namespace has the `predeclared` exchanges."""
         self.storage = storage
         self.clock = clock
         self.progress_writer = ProgressWriter(storage)
@@ -99,7 +99,7 @@ class Namespaces:
             sources.by_topic,
             self._queues,
             self._delete_forsaken,
-            is_read,
+            readers_of,
         )
 
     def get(self, name: str) -> Namespace:

@@ -46,6 +46,11 @@ from posthouse.storage.operations import Operation, Trim
 
 log = logging.getLogger(__name__)
 
+IsRead = Callable[[PartitionId], bool]
+"""Whether a group reads the partition as a Kafka topic."""
+ReadersOf = Callable[[Sequence[Topic]], Awaitable[IsRead]]
+"""The answer is for the partitions of these topics."""
+
 _LANES_PER_TURN = 100
 """Lanes that are looked at before others get the event loop."""
 
@@ -78,10 +83,9 @@ class QueueRetention:
         sources: Mapping[str, Source],
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
-        is_read: Callable[[PartitionId], bool],
+        readers_of: ReadersOf,
     ) -> None:
-        """`sources` are by the names of their topics. `is_read` says whether a group reads the partition as a
-        Kafka topic."""
+        """`sources` are by the names of their topics."""
         self._storage = storage
         self._topics = topics
         self._clock = clock
@@ -89,7 +93,7 @@ class QueueRetention:
         self._sources = sources
         self._queues = queues
         self._delete_forsaken = delete_forsaken
-        self._is_read = is_read
+        self._readers_of = readers_of
         self.held_back: Mapping[PartitionId, int] = {}
         """Up to which offset retention would have removed records when it last ran, but for `needed`."""
         self.limits = StragglerLimits()
@@ -134,7 +138,7 @@ class QueueRetention:
                 known.trimmed_to = known.floor
             await self._survey(ends)
             await self._trim(await self._consumed_trims(ends))
-            forsaken = [topic for topic in self._consumed() if self._is_forsaken(topic)]
+            forsaken = await self._forsaken()
             if forsaken:
                 await self._delete_forsaken(forsaken)
             await self._relieve(queues)
@@ -258,16 +262,22 @@ class QueueRetention:
             )
 
     async def _consumed_trims(self, ends: Mapping[PartitionId, int]) -> list[Trim]:
-        trims = []
+        consumed: list[tuple[Topic, Trim]] = []
         for topic in self._consumed():
             for partition in topic.partition_ids():
                 if partition not in ends:
                     continue  # younger than this look at it
                 start = min(ends[partition], self._lowest.get(partition, ends[partition]))
-                if self._is_read(partition):
-                    start = min(start, await self._expired_before(topic, partition))
                 if start > self._storage.bounds(partition).start:
-                    trims.append(Trim(partition, start))
+                    consumed.append((topic, Trim(partition, start)))
+        trims = []
+        is_read = await self._readers_of(list({topic.id: topic for topic, _ in consumed}.values()))
+        for topic, trim in consumed:
+            start = trim.offset
+            if is_read(trim.partition):
+                start = min(start, await self._expired_before(topic, trim.partition))
+            if start > self._storage.bounds(trim.partition).start:
+                trims.append(Trim(trim.partition, start))
         return trims
 
     async def _expired_before(self, topic: Topic, partition: PartitionId) -> int:
@@ -279,12 +289,22 @@ class QueueRetention:
         found = await self._storage.find_timestamp(partition, self._clock.now_ms() - default_ms)
         return bounds.end if found is None else found.offset
 
-    def _is_forsaken(self, topic: Topic) -> bool:
-        """It was made for a queue that is gone, and no other needs anything of it."""
+    async def _forsaken(self) -> list[Topic]:
+        """Topics that were made for a queue that is gone, and that no other queue and no group needs."""
+        unused = [topic for topic in self._consumed() if self._is_unused(topic)]
+        is_read = await self._readers_of(unused)
+        # A queue may have been declared meanwhile.
+        return [
+            topic
+            for topic in unused
+            if self._is_unused(topic) and not any(map(is_read, topic.partition_ids()))
+        ]
+
+    def _is_unused(self, topic: Topic) -> bool:
         return (
             topic.name not in self._sources
             and topic.overrides.keys() == QUEUE_TOPIC.keys()
-            and not any(each in self._lowest or self._is_read(each) for each in topic.partition_ids())
+            and not any(each in self._lowest for each in topic.partition_ids())
         )
 
     # Stragglers

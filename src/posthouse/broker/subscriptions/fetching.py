@@ -145,6 +145,8 @@ class Fetching:
             if not is_live():
                 return {**harvest.errors}
             taken = self._lease(group, member, harvest)
+            # It has not waited for these: other brokers may write there meanwhile.
+            self._storage.watch(partition for partition, _ in harvest.ends)
             # Other members may have leased the records first; then retry while time is left.
             if taken or harvest.errors or not harvest.found or loop.time() >= deadline:
                 return taken | harvest.errors

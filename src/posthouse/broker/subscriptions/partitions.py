@@ -2,7 +2,10 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.progress.progress import Progress, ProgressWriter, lane_of
 from posthouse.broker.subscriptions import store
 from posthouse.broker.subscriptions.partition import SubscribedPartition
@@ -10,48 +13,109 @@ from posthouse.broker.subscriptions.rules import RulesOf
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.model.scopes import Scope
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
+
+_QUEUES_AT_ONCE = 1000
+"""Owners of progress in one question to storage."""
+
+
+class _Place(NamedTuple):
+    group: GroupId
+    partition: PartitionId
+
+
+@dataclass(slots=True)
+class _StoredPlaces:
+    """What storage has of subscriptions, besides their progress."""
+
+    groups: list[GroupId] = field(default_factory=list)
+    lanes: dict[tuple[bytes, int], _Place] = field(default_factory=dict)
+    leftovers: list[Operation] = field(default_factory=list)
+    """Remove what belongs to deleted topics."""
 
 
 class SubscribedPartitions:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock, rules: RulesOf) -> None:
+    def __init__(self, storage: Storage, clock: Clock, rules: RulesOf, held: HeldScopes) -> None:
         self._storage = storage
+        self._held = held
         self._clock = clock
         self._rules = rules
         self._progress_writer = ProgressWriter(storage)
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
 
-    def load(self) -> None:
-        lanes: dict[tuple[bytes, int], tuple[GroupId, PartitionId]] = {}
-        leftovers: list[Operation] = []
-        for group, topic_id in store.stored_groups(self._storage.take_state(Space.SHARE_GROUPS)):
+    def load_all(self) -> None:
+        """In a broker that is alone."""
+        stored = self._stored_places(self._storage.take_state(Space.SHARE_GROUPS))
+        self._take_progress(stored, self._storage.take_state(Space.SHARE_PROGRESS))
+
+    async def load(self, scope: Scope, shared: SharedState) -> None:
+        """The subscriptions of a scope that this broker has taken. Raises Unavailable."""
+        shard = scope.group_shard
+        assert shard is not None
+        groups = await shared.of_shard(Space.SHARE_GROUPS, shard)
+        if not groups:
+            return
+        # A topic with progress is older than that: if it is unknown now, it was deleted.
+        await self._storage.refresh_definitions()
+        stored = self._stored_places(groups)
+        queues = list({queue for queue, _ in stored.lanes})
+        progress: dict[bytes, bytes] = {}
+        for first in range(0, len(queues), _QUEUES_AT_ONCE):
+            some = queues[first : first + _QUEUES_AT_ONCE]
+            progress |= await shared.of_owners(Space.SHARE_PROGRESS, some)
+        topics = self._storage.topics
+        read = {place.partition for place in stored.lanes.values() if place.partition.topic in topics}
+        await self._storage.refresh(list(read))
+        self._take_progress(stored, progress)
+
+    def _stored_places(self, state: Mapping[bytes, bytes]) -> "_StoredPlaces":
+        stored = _StoredPlaces()
+        for group, topic_id in store.stored_groups(state):
             if topic_id is None:
-                self._groups.setdefault(group, {})
+                stored.groups.append(group)
                 continue
             topic = self._storage.topics.get(topic_id)
             if topic is None:
-                leftovers.append(store.drop_group(group, topic_id))
+                stored.leftovers.append(store.drop_group(group, topic_id))
                 continue
-            lanes |= {store.lane_of(group, each): (group, each) for each in topic.partition_ids()}
-        found: dict[tuple[GroupId, PartitionId], Progress] = {}
-        for key, value in self._storage.take_state(Space.SHARE_PROGRESS).items():
-            place = lanes.get(lane_of(key))
-            if place is None:
+            stored.lanes |= {
+                store.lane_of(group, each): _Place(group, each) for each in topic.partition_ids()
+            }
+        return stored
+
+    def _take_progress(self, stored: "_StoredPlaces", progress: Mapping[bytes, bytes]) -> None:
+        found: dict[_Place, Progress] = {}
+        leftovers = stored.leftovers
+        for key, value in progress.items():
+            place = stored.lanes.get(lane_of(key))
+            if place is None or place.partition.topic not in self._storage.topics:
                 leftovers.append(Put(Space.SHARE_PROGRESS, key, None))
                 continue
             if place not in found:
-                found[place] = store.new_progress(*place, 0)
+                found[place] = store.new_progress(place.group, place.partition, 0)
             found[place].load(key, value)
-        for (group, partition), progress in found.items():
-            progress.loaded(self._storage.bounds(partition).start)
-            self._groups.setdefault(group, {})[partition] = SubscribedPartition(progress)
+        for group in stored.groups:
+            self._groups.setdefault(group, {})
+        for place, each in found.items():
+            each.loaded(self._storage.bounds(place.partition).start)
+            self._groups.setdefault(place.group, {})[place.partition] = SubscribedPartition(each)
         if leftovers:
             self._storage.commit(leftovers)
+
+    async def unload(self, groups: Iterable[GroupId]) -> None:
+        """Another broker holds them from now on: store their exact progress, and forget them. What is not
+        stored because the storage fails is delivered again."""
+        partitions: list[SubscribedPartition] = []
+        for group in groups:
+            partitions += self._groups.pop(group, {}).values()
+        await self._progress_writer.leave(partitions)
 
     def __contains__(self, group: object) -> bool:
         return group in self._groups
@@ -98,9 +162,10 @@ class SubscribedPartitions:
             done.exception()  # raised where it is awaited, if anywhere
 
     async def _open(self, group: GroupId, partition: PartitionId) -> SubscribedPartition:
-        progress = store.new_progress(group, partition, await self._beginning(group, partition))
-        await self._storage.commit([store.put_group(group, partition.topic), *progress.puts()])
-        return self._take(group, partition, progress)
+        with self._held.used(group):  # the caller may be gone before this is done
+            progress = store.new_progress(group, partition, await self._beginning(group, partition))
+            await self._storage.commit([store.put_group(group, partition.topic), *progress.puts()])
+            return self._take(group, partition, progress)
 
     def _take(self, group: GroupId, partition: PartitionId, progress: Progress) -> SubscribedPartition:
         groups = self._groups.get(group)

@@ -8,6 +8,7 @@ are not.
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
@@ -18,7 +19,9 @@ from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeased, PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.model.scopes import Scope, scope_of_group
 from posthouse.storage.contract import Storage
+from posthouse.storage.shared_state import SharedState
 
 _CHECK_SECONDS = 0.1
 """Interval of the check for expired leases."""
@@ -34,11 +37,15 @@ class Subscriptions:
         rules: RulesOf,
         wait_for_records: WaitForRecords,
         traffic: Traffic,
+        held: HeldScopes,
     ) -> None:
         self._storage = storage
         self._clock = clock
+        self.held = held
+        """Which groups are served here, for the protocols that have the members."""
+        held.when_released(self._released)
         self._rules = rules
-        self._partitions = SubscribedPartitions(storage, clock, rules)
+        self._partitions = SubscribedPartitions(storage, clock, rules, held)
         self._fetching = Fetching(
             storage, clock, self._partitions, rules, wait_for_records, self._leased, traffic
         )
@@ -46,13 +53,43 @@ class Subscriptions:
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
         self.is_closed = True
-        """No leases: before subscriptions are loaded, and while the broker stops. Acknowledgements are still
-        accepted then, and no member counts as lost."""
+        """No leases: before `start`, and while the broker stops. Acknowledgements are still accepted then,
+        and no member counts as lost."""
 
-    def load(self) -> None:
+    def start(self) -> None:
+        """Groups are loaded, or will be."""
         self.is_closed = False
-        self._partitions.load()
         self._timer.start()
+
+    def load_all(self) -> None:
+        """In a broker that is alone."""
+        self._partitions.load_all()
+
+    async def load(self, scope: Scope, shared: SharedState) -> None:
+        """The subscriptions of a scope that this broker has taken. Raises Unavailable."""
+        await self._partitions.load(scope, shared)
+
+    def _released(self, scope: Scope) -> None:
+        """Fetches of the scope's groups end: their groups are not served any more."""
+        for group in self._of(scope):
+            self._fetching.became_ready(group)
+
+    async def unload(self, scope: Scope) -> None:
+        """After the scope was released: wait for work on its subscriptions, store their progress, and forget
+        them and their leases."""
+        await self.held.unused(scope)
+        groups = self._of(scope)
+        self._leasing = {
+            subscribed: (group, partition)
+            for subscribed, (group, partition) in self._leasing.items()
+            if scope_of_group(group) != scope
+        }
+        for group in groups:
+            self._fetching.forget(group)
+        await self._partitions.unload(groups)
+
+    def _of(self, scope: Scope) -> list[GroupId]:
+        return [group for group in self if scope_of_group(group) == scope]
 
     def stop_leasing(self) -> None:
         self.is_closed = True
@@ -76,8 +113,9 @@ class Subscriptions:
 
     async def create(self, group: GroupId) -> None:
         """Create a subscription: in memory at once, stored on return. No-op if it exists."""
-        if group not in self._partitions:
-            await self._partitions.add_group(group)
+        with self.held.used(group):
+            if group not in self._partitions:
+                await self._partitions.add_group(group)
 
     def open(self, group: GroupId, partitions: Iterable[PartitionId]) -> None:
         """Open partitions now, so that a subscription begins at their present end, not at that of the first
@@ -109,9 +147,14 @@ class Subscriptions:
 
         `is_live` tells whether the member can still be answered when records have been found.
         """
-        return await self._fetching.fetch(
-            group, member, wanted, wish, lambda: not self.is_closed and is_live()
-        )
+        with self.held.used(group):
+            return await self._fetching.fetch(
+                group,
+                member,
+                wanted,
+                wish,
+                lambda: not self.is_closed and self.held.serves(group) and is_live(),
+            )
 
     async def acknowledge(
         self,
@@ -123,6 +166,12 @@ class Subscriptions:
 
         For each partition None, or the error.
         """
+        with self.held.used(group):
+            return await self._acknowledge(group, member, said)
+
+    async def _acknowledge(
+        self, group: GroupId, member: MemberId, said: Mapping[PartitionId, Sequence[Acknowledgement]]
+    ) -> dict[PartitionId, PosthouseError | None]:
         rules = self._rules(group)
         now = self._clock.monotonic()
         results: dict[PartitionId, PosthouseError | None] = {}
@@ -186,7 +235,9 @@ class Subscriptions:
     # Progress
 
     def progress(self, group: GroupId) -> Mapping[PartitionId, SubscribedPartition]:
-        """Every partition with progress; none for a subscription that does not exist."""
+        """Every partition with progress; none for a subscription that does not exist. Raises
+        NotCoordinator."""
+        self.held.check(group)
         if group not in self._partitions:
             return {}
         found: dict[PartitionId, SubscribedPartition] = {}
@@ -200,18 +251,24 @@ class Subscriptions:
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         """Restart at these offsets; settled state and leases are dropped."""
-        await self._partitions.move(group, offsets)
+        with self.held.used(group):
+            await self._partitions.move(group, offsets)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the progress in a topic, so that it begins anew. False if there is none."""
-        return await self._partitions.forget_topic(group, topic)
+        with self.held.used(group):
+            return await self._partitions.forget_topic(group, topic)
 
     async def forget_topics(self, topics: Sequence[TopicId]) -> None:
         for group in self:
-            for topic in topics:
-                await self._partitions.forget_topic(group, topic)
+            if not self.held.serves(group):
+                continue  # the broker that takes it removes what is left
+            with self.held.used(group):
+                for topic in topics:
+                    await self._partitions.forget_topic(group, topic)
             self._fetching.became_ready(group)
 
     async def delete(self, group: GroupId) -> None:
-        self._fetching.forget(group)
-        await self._partitions.forget_group(group)
+        with self.held.used(group):
+            self._fetching.forget(group)
+            await self._partitions.forget_group(group)

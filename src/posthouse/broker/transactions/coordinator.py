@@ -209,7 +209,11 @@ class Transactions:
             work = transaction.work
             if work.groups is not None and group not in work.groups:
                 raise InvalidTransaction(f"group {group!r} is not part of the transaction of {request.id!r}")
-            self._follow(transaction, work.committing, request.origin)
+            order = work.committing.setdefault(group, RequestOrder())
+            if order.is_of(request.origin.way):
+                self._follow(transaction, order, request.origin)
+            else:  # another broker coordinates the group since then, and the one before relays no more
+                order.follow(request.origin)
         partitions = set(work.partitions)
         operations: list[Operation] = [] if work.is_stored else [transaction.put()]
         self.ids.add_pending(put.key for put in offsets if put.key not in work.offsets)

@@ -45,6 +45,10 @@ class RequestOrder:
         """Whether the client may still send on the connection that it used last."""
         return self._latest is not None and self._latest.is_open
 
+    def is_of(self, way: object) -> bool:
+        """Whether all requests were sent this way."""
+        return self._latest is None or self._latest.way == way
+
     def judge(self, origin: RequestOrigin) -> Arrival:
         return Arrival.IN_ORDER if self._latest is None else origin.arrival_after(self._latest)
 

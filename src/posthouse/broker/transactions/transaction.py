@@ -75,7 +75,8 @@ class Work:
     """The groups whose offsets it may commit; None: unknown, because it was open when the broker started."""
     producing: dict[object, RequestOrder] = field(default_factory=dict)
     """By the way of the requests: a client produces by as many brokers as lead the partitions."""
-    committing: RequestOrder = field(default_factory=RequestOrder)
+    committing: dict[str, RequestOrder] = field(default_factory=dict)
+    """By the group: each may have a coordinator of its own, which relays the requests."""
     is_doubtful: bool = False
     """It may hold records of another transaction: it can only be aborted."""
     since: float | None = None

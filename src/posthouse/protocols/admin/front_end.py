@@ -13,7 +13,7 @@ from posthouse.settings import Settings
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
     dispatcher = LazyDispatcher(backend)
     # The next request on a connection to a member may be one for the coordinator.
-    answers_once = backend.relay is not None
+    answers_once = backend.membership is not None and not backend.membership.coordinates
     return lambda listener: AdminConnections(
         backend, dispatcher, listener.address.host, answers_once=answers_once
     )

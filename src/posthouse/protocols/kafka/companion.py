@@ -1,17 +1,17 @@
-"""The companion of a client's connection to a member: the way of its requests to the coordinator.
+"""The companion of a client's connection: the way of its requests to the broker that holds a scope.
 
-The client's requests stay in order: the coordinator answers those on the companion in their order, and the
-connection sends all responses in the order of its requests. A request that the member answers itself may be
+The client's requests stay in order: the other broker answers those on the companion in their order, and the
+connection sends all responses in the order of its requests. A request that this broker answers itself may be
 started before an earlier one that is relayed has been answered.
 """
 
 import asyncio
 from collections.abc import Callable
 from struct import Struct
-from typing import Any
 
 from posthouse.model.address import Address
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -24,15 +24,11 @@ from posthouse.protocols.kafka.handlers import (
 from posthouse.protocols.noop import noop
 from posthouse.protocols.relay import RelayedConnection
 
-MOST_IN_FLIGHT = 100
-"""Requests that are relayed at the same time. Flow control counts their bytes; each needs memory besides, and
-they may wait long for a coordinator."""
-
 IDLE_SECONDS = 30.0
 """A companion is closed after this time without a request in flight."""
 _api_key = Struct(">h").unpack_from
 
-OpenCompanion = Callable[[Address, ProvenUser | None, Callable[[], None]], RelayedConnection]
+OpenCompanion = Callable[[Address, ProvenUser | None, Callable[[], None], Scope], RelayedConnection]
 """See `Relay.open`, for the listener of the connection."""
 
 
@@ -63,19 +59,23 @@ class Companion:
         "_is_bound",
         "_is_paused",
         "_open",
+        "_scope",
         "_time",
     )
 
-    def __init__(self, open: OpenCompanion, grown: Callable[[], None], time: Callable[[], float]) -> None:
+    def __init__(
+        self, open: OpenCompanion, scope: Scope, grown: Callable[[], None], time: Callable[[], float]
+    ) -> None:
         """See `Relay.open` for `grown`. `time` is that of the event loop."""
         self._open = open
+        self._scope = scope
         self._grown = grown
         self._time = time
         self._connection: RelayedConnection | None = None
         self._in_flight = 0
         self._answered_at = 0.0
         self._is_bound = False
-        """Something at the coordinator depends on this connection."""
+        """Something at the other broker depends on this connection."""
         self._is_paused = False
 
     @property
@@ -83,23 +83,18 @@ class Companion:
         return self._connection is not None
 
     @property
-    def is_full(self) -> bool:
-        """Whether no request of the client may be started until one is answered."""
-        return self._in_flight >= MOST_IN_FLIGHT
+    def in_flight(self) -> int:
+        """Requests without an answer."""
+        return self._in_flight
 
     def send(self, request: memoryview, client: Address, user: ProvenUser | None) -> asyncio.Future[bytes]:
         if self._connection is None:
-            self._connection = self._open(client, user, self._grown)
+            self._connection = self._open(client, user, self._grown, self._scope)
         self._in_flight += 1
         self._is_bound = self._is_bound or _api_key(request)[0] in _BINDING
         answered = self._connection.send(request)
         answered.add_done_callback(self._answered)
         return answered
-
-    async def settled(self, answered: asyncio.Future[bytes]) -> Any:
-        """Wait for the answer to the newest request: all earlier ones are answered then. Cancelling it does
-        not cancel the answer."""
-        await asyncio.wait([answered])
 
     def _answered(self, answered: asyncio.Future[bytes]) -> None:
         self._in_flight -= 1
@@ -120,10 +115,10 @@ class Companion:
         else:
             self._connection.resume_reading()
 
-    def close_if_idle(self) -> None:
+    @property
+    def is_idle(self) -> bool:
         is_used = self._in_flight > 0 or self._is_bound
-        if not is_used and self._time() - self._answered_at > IDLE_SECONDS:
-            self._disconnect()
+        return not is_used and self._time() - self._answered_at > IDLE_SECONDS
 
     def close(self) -> None:
         """The client's connection is lost: drop all references to it."""

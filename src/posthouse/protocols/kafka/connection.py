@@ -17,13 +17,14 @@ from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.model.excerpts import excerpt
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
-from posthouse.protocols.kafka.companion import Companion
+from posthouse.protocols.kafka.companions import Companions
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import FrameError, FrameReader
@@ -60,11 +61,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._listener = listener
         self._advertised = parts.advertised
         self._cluster = parts.cluster
-        self._companion: Companion | None = None
-        """Of a connection to a member of a cluster."""
+        self._companions: Companions | None = None
+        """None if the broker is alone."""
         if parts.open_companion is not None:
             time = asyncio.get_running_loop().time
-            self._companion = Companion(parts.open_companion, self._relay_grown, time)
+            self._companions = Companions(parts.open_companion, self._relay_grown, time)
         self._user: ProvenUser | None = None
         """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
@@ -191,8 +192,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if not self._flow.is_paused:  # while paused, the rest may have been sent but not read
                 self._listener.offended(self)
         self._listener.leave(self)
-        if self._companion is not None:
-            self._companion.close()
+        if self._companions is not None:
+            self._companions.close()
         self.session.is_open = False
         self._authenticator.close()
         self.login = None
@@ -220,7 +221,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._start_waiting()
 
     def _held_bytes(self) -> int:
-        relayed = 0 if self._companion is None else self._companion.held
+        relayed = 0 if self._companions is None else self._companions.held
         return self._reader.held + self._unfinished + relayed
 
     def pause_writing(self) -> None:
@@ -274,14 +275,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def _regulate_reading(self) -> None:
         if not self._closed:
             self._flow.regulate(held_back=self._outbox.is_congested or self._finishing)
-            if self._companion is not None:
-                self._regulate_companion(self._companion)
+            if self._companions is not None:
+                self._regulate_companions(self._companions)
 
-    def _regulate_companion(self, companion: Companion) -> None:
+    def _regulate_companions(self, companions: Companions) -> None:
         """No response is read that the client would not take soon. A response that the client waits for is
         read even while memory is short: its request holds memory, too."""
-        if companion.is_connected:
-            companion.regulate(
+        if companions.is_connected:
+            companions.regulate(
                 pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
             )
 
@@ -340,10 +341,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._flow.count()
         if self._waiting:
             self._start_waiting()
-        if self._companion is not None:
-            self._companion.close_if_idle()
+        if self._companions is not None:
+            self._companions.close_idle()
             # The client may have read responses without reaching the low watermark.
-            self._regulate_companion(self._companion)
+            self._regulate_companions(self._companions)
         return self._flow.is_too_slow(in_frame=self._reader.in_frame)
 
     def run(
@@ -353,16 +354,19 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._task = self._loop.create_task(coroutine)
         return self._task
 
-    def relay(self, request: PendingRequest) -> asyncio.Future[bytes]:
+    def relay(
+        self, request: PendingRequest, scope: Scope, frame: memoryview | None = None
+    ) -> asyncio.Future[bytes]:
         if self._closed:  # while the request was in work
             lost: asyncio.Future[bytes] = self._loop.create_future()
             lost.set_exception(Unavailable("the client's connection is closed"))
             return lost
-        companion = self._companion
-        assert companion is not None
-        answered = companion.send(request.frame, self._client, self._user)
-        if companion.is_full and self._task is None:
-            self.run(request, companion.settled(answered))
+        companions = self._companions
+        assert companions is not None
+        frame = request.frame if frame is None else frame
+        answered = companions.send(frame, scope, self._client, self._user)
+        if companions.is_full and self._task is None:
+            self.run(request, companions.settled(answered))
         return answered
 
     def answered(self, request: PendingRequest) -> None:
@@ -392,8 +396,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._waiting or flow.is_paused:
             self._start_waiting()
             self._leave_when_finished()
-        elif self._companion is not None:
-            self._regulate_companion(self._companion)
+        elif self._companions is not None:
+            self._regulate_companions(self._companions)
 
     def violated(self, reason: str) -> None:
         """Close the connection: the client violated the protocol."""

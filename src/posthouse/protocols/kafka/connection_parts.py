@@ -25,5 +25,5 @@ class ConnectionParts:
     cluster: Node | None
     """The node that clients are told of if this broker shares its storage with others."""
     open_companion: OpenCompanion | None
-    """Of a member of the cluster, which relays some requests to the coordinator."""
+    """Of a broker that shares its storage with others, and relays some requests to them."""
     receive_buffer: memoryview = field(default_factory=_receive_buffer)

@@ -1,10 +1,14 @@
 """Kafka's error codes, and the one table from the broker's errors to them."""
 
+import asyncio
+from collections.abc import Callable
 from enum import IntEnum
 
 from posthouse.model import errors
 from posthouse.model.errors import PosthouseError
+from posthouse.model.scopes import Scope
 from posthouse.protocols.kafka.share_groups import errors as share_errors
+from posthouse.protocols.noop import noop
 
 
 class ErrorCode(IntEnum):
@@ -197,6 +201,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.ConcurrentTransaction: ErrorCode.CONCURRENT_TRANSACTIONS,
     errors.NotLeader: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.NotCoordinator: ErrorCode.NOT_COORDINATOR,
+    errors.CoordinatorLoading: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     errors.GroupsClosed: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     # Consumers silently retry a storage error, but report a corrupt message: unreadable records must not look
     # like a pause.
@@ -214,8 +219,14 @@ class CloseWithoutResponse(ProtocolViolation):
     """A request without a response (acks 0) failed: closing the connection tells the client."""
 
 
-class NeedsCoordinator(Exception):
-    """Only the coordinator of the cluster can answer the request: it is relayed."""
+class NeedsHolder(Exception):
+    """Only the broker that holds the scope can answer the request: it is relayed."""
+
+    def __init__(self, scope: Scope, answered: Callable[["asyncio.Future[bytes]"], None] = noop) -> None:
+        """`answered` is called with what became of the relayed request."""
+        super().__init__(f"the request is for the broker that holds {scope}")
+        self.scope = scope
+        self.answered = answered
 
 
 class Refused(Exception):

@@ -25,7 +25,9 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
             settings=backend.settings,
             budget=backend.budget,
             advertised=listener.advertised,
-            cluster=None if membership is None else MemberNode(membership, listener.name),
+            cluster=None
+            if membership is None
+            else MemberNode(membership, listener.name, backend.broker.holds),
             open_companion=None if backend.relay is None else partial(backend.relay.open, listener.name),
         )
         return partial(KafkaConnection, parts)
@@ -40,8 +42,8 @@ def _dispatcher(backend: Backend) -> Dispatcher:
     from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
     from posthouse.protocols.kafka.member_dispatch import MemberDispatcher
 
-    kind = LeasedDispatcher if backend.relay is None else MemberDispatcher
-    return kind(backend.broker, backend.requests, backend.membership)
+    kind = LeasedDispatcher if backend.membership.coordinates else MemberDispatcher
+    return kind(backend.broker, backend.requests, backend.membership, can_relay=backend.relay is not None)
 
 
 def _describe(address: Address, settings: Settings) -> str:

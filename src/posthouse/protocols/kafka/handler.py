@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.broker import Broker
+from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.login import Login
@@ -86,8 +87,22 @@ class Context:
         raise NotImplementedError
 
     def require_coordinator(self) -> None:
-        """Raises NeedsCoordinator in a broker that does not coordinate: then the request is relayed to the
-        one that does."""
+        """Raises NeedsHolder in a broker that does not coordinate: then the request is relayed to the one
+        that does."""
+
+    def require_holder_of(self, group: GroupId) -> None:
+        """Raises NeedsHolder in a broker that does not hold the scope of the group: then the request is
+        relayed to the one that does. For requests that clients send to any broker."""
+
+    def is_checked_by_holder_of(self, group: GroupId) -> bool:
+        """Whether the broker that holds the scope of the group has relayed the request to the coordinator.
+        Raises NotCoordinator if another one has."""
+        return False
+
+    async def ask_coordinator(self, key: int, request: Message) -> Message:
+        """Ask it in the name of the client, in a broker that does not coordinate: the response to a request
+        of the API with this key. Raises Unavailable."""
+        raise NotImplementedError
 
     def count_error(self) -> None:
         """Something of this request failed. Only for handlers that declare `counts_errors`: hot paths."""

@@ -5,25 +5,45 @@ and caches are durable. Everything else is refused with an error after which cli
 
 If there are other brokers, one of them may have taken over. Then this one does not name leaders either: it
 closes the connections that ask for them, and the clients ask another broker.
+
+A request that another broker has to answer, the one that holds a scope, is relayed. Its frame goes there as
+the client has sent it, in the name of the client's user, and the response comes back with the client's
+correlation id. If the other broker is lost before it has answered, or cannot be reached, the client's
+connection is closed: the request may have had an effect, and clients try again after that.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from struct import Struct
+from time import perf_counter
 from typing import Any
 
 from posthouse.broker.broker import Broker
+from posthouse.model.errors import NotCoordinator, Unavailable
+from posthouse.model.ids import GroupId
+from posthouse.model.scopes import COORDINATOR, scope_of_group
 from posthouse.protocols.kafka.call import Call
-from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
+from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Message
+from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.protocols.kafka.dispatch import Dispatcher
-from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
+from posthouse.protocols.kafka.group_topics import looking_for_topics
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
     add_partitions_to_txn,
+    alter_share_group_offsets,
+    consumer_group_describe,
     consumer_group_heartbeat,
+    delete_groups,
+    delete_share_group_offsets,
     describe_cluster,
+    describe_groups,
+    describe_share_group_offsets,
     end_txn,
     fetch,
     find_coordinator,
@@ -31,15 +51,21 @@ from posthouse.protocols.kafka.handlers import (
     init_producer_id,
     join_group,
     leave_group,
+    list_groups,
     list_offsets,
     metadata,
     offset_commit,
+    offset_delete,
     offset_fetch,
     offset_for_leader_epoch,
     produce,
     sasl_authenticate,
     sasl_handshake,
+    share_acknowledge,
+    share_fetch,
+    share_group_describe,
     share_group_heartbeat,
+    streams_group_describe,
     streams_group_heartbeat,
     sync_group,
     txn_offset_commit,
@@ -48,6 +74,8 @@ from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
+
+log = logging.getLogger(__name__)
 
 _READS = frozenset(
     {
@@ -62,36 +90,104 @@ _READS = frozenset(
     }
 )
 _NAMING_THE_LEADER = frozenset({describe_cluster.HANDLER.key, metadata.HANDLER.key})
-_OF_COORDINATORS = frozenset(
-    {
-        add_offsets_to_txn.HANDLER.key,
-        add_partitions_to_txn.HANDLER.key,
-        consumer_group_heartbeat.HANDLER.key,
-        end_txn.HANDLER.key,
-        find_coordinator.HANDLER.key,
-        heartbeat.HANDLER.key,
-        init_producer_id.HANDLER.key,
-        join_group.HANDLER.key,
-        leave_group.HANDLER.key,
-        offset_commit.HANDLER.key,
-        offset_fetch.HANDLER.key,
-        share_group_heartbeat.HANDLER.key,
-        streams_group_heartbeat.HANDLER.key,
-        sync_group.HANDLER.key,
-        txn_offset_commit.HANDLER.key,
-    }
+OF_GROUPS = frozenset(
+    each.HANDLER.key
+    for each in (
+        alter_share_group_offsets,
+        consumer_group_describe,
+        consumer_group_heartbeat,
+        delete_groups,
+        delete_share_group_offsets,
+        describe_groups,
+        describe_share_group_offsets,
+        heartbeat,
+        join_group,
+        leave_group,
+        list_groups,
+        offset_commit,
+        offset_delete,
+        offset_fetch,
+        share_acknowledge,
+        share_fetch,
+        share_group_describe,
+        share_group_heartbeat,
+        streams_group_describe,
+        streams_group_heartbeat,
+        sync_group,
+        txn_offset_commit,
+    )
 )
+"""Every broker serves them, for the groups whose scopes it holds."""
+_OF_COORDINATORS = OF_GROUPS | {
+    add_offsets_to_txn.HANDLER.key,
+    add_partitions_to_txn.HANDLER.key,
+    end_txn.HANDLER.key,
+    find_coordinator.HANDLER.key,
+    init_producer_id.HANDLER.key,
+}
 _REASON = "the database cannot be reached, and this broker may not serve until it is back"
+
+
+_LENGTH = Struct(">i")
 
 
 class LeasedCall(Call):
     """A call whose answer is checked as well: it may come long after the request."""
 
-    __slots__ = ("membership",)
+    __slots__ = ("can_relay", "membership")
 
-    def __init__(self, membership: Membership, *context: Any) -> None:
+    def __init__(self, membership: Membership, can_relay: bool, *context: Any) -> None:
         super().__init__(*context)
         self.membership = membership
+        self.can_relay = can_relay
+
+    def require_holder_of(self, group: GroupId) -> None:
+        scope = scope_of_group(group)
+        if self.broker.holds(scope):
+            return
+        if self.pending.session.relayed_by is not None or not self.can_relay:
+            raise NotCoordinator(f"the group {group!r} is coordinated by another broker")
+        raise NeedsHolder(scope)
+
+    def is_checked_by_holder_of(self, group: GroupId) -> bool:
+        relayed_by = self.pending.session.relayed_by
+        if relayed_by is None:
+            return False
+        holder = self.membership.holder_of(scope_of_group(group))
+        if holder is None or holder.incarnation != relayed_by:
+            raise NotCoordinator(f"the broker that relays it is not known to hold the group {group!r}")
+        return True
+
+    async def ask_coordinator(self, key: int, request: Message) -> Message:
+        api = APIS[key]
+        body = api.encode_request(request)
+        frame = request_frame(key, api.max_version, self.correlation_id, self.client_id, body)
+        sent = memoryview(b"".join(frame))[_LENGTH.size :]
+        response = memoryview(await self.pending.relay(COORDINATOR, sent))
+        _, start = decode_response_header(key, api.max_version, response)
+        return api.decode_response(response, start)
+
+    def fail(self, error: BaseException) -> None:
+        if isinstance(error, NeedsHolder):
+            answered = self.pending.relay(error.scope)
+            answered.add_done_callback(error.answered)
+            answered.add_done_callback(self._relayed)
+        else:
+            super().fail(error)
+
+    def _relayed(self, answered: "asyncio.Future[bytes]") -> None:
+        if answered.cancelled():
+            return
+        error = answered.exception()
+        if error is None:
+            self.metrics.seconds.observe(perf_counter() - self.begun)
+            response = answered.result()
+            self.pending.answer([_LENGTH.pack(len(response)), response])
+            return
+        self._close_without_response()
+        if not isinstance(error, Unavailable):
+            log.error("client %s: relaying %s failed", self.pending.peer, self.api.name, exc_info=error)
+        self.pending.give_up(f"{self.api.name} cannot be relayed: {error}")
 
     def respond(self, response: Message | None, *, has_failed: bool = False) -> None:
         if self.membership.standing.is_valid or self._may_be_answered_cut_off():
@@ -113,17 +209,24 @@ class LeasedDispatcher(Dispatcher):
         broker: Broker,
         requests: RequestMetrics,
         membership: Membership,
-        new_call: Callable[..., Call] | None = None,
+        new_call: Callable[..., Call] = LeasedCall,
+        *,
+        can_relay: bool,
     ) -> None:
-        super().__init__(broker, requests, new_call or partial(LeasedCall, membership))
+        """`new_call` is called as `LeasedCall` is."""
+        super().__init__(broker, requests, partial(new_call, membership, can_relay))
         self._standing = membership.standing
-        self._everything = self._served
+        self._everything = self._served = {
+            key: (api, looking_for_topics(handler), metrics)
+            for key, (api, handler, metrics) in self._served.items()
+        }
         self._reads = {
             key: (api, handler if key in _READS else _refusing(handler), metrics)
             for key, (api, handler, metrics) in self._served.items()
         }
 
     def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
+        pending.frame = frame
         self._served = self._everything if self._standing.is_valid else self._reads
         super().dispatch(frame, node, pending)
 

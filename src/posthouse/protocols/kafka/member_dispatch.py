@@ -1,33 +1,23 @@
-"""Dispatch in a member of a cluster: it serves logs, and relays all other requests to the coordinator.
-
-A relayed request is not decoded here. Its frame goes to the coordinator as the client has sent it, in the
-name of the client's user, and the response comes back with the client's correlation id.
-
-If the coordinator is lost before it has answered, or cannot be reached, the client's connection is closed:
-the request may have had an effect, and clients try again after that.
+"""Dispatch in a member of a cluster: it serves logs, and the groups whose scopes it holds. All other requests
+are relayed to the coordinator, most of them without being decoded here.
 """
 
-import asyncio
 import logging
 from copy import copy
 from dataclasses import replace
-from functools import partial
-from struct import Struct
-from time import perf_counter
 from typing import Any
 
 from posthouse.broker.broker import Broker
-from posthouse.model.errors import Unavailable
+from posthouse.model.scopes import COORDINATOR
 from posthouse.protocols.kafka.codec.generated.describe_configs import DescribeConfigsRequest
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import DescribeLogDirsResponse
-from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsResponse
 from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
 from posthouse.protocols.kafka.codec.generated.produce import ProduceRequest
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
 from posthouse.protocols.kafka.config_resources import ResourceType
-from posthouse.protocols.kafka.errors import ErrorCode, NeedsCoordinator, Refused
+from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
 from posthouse.protocols.kafka.handler import Answer, Context, Handler
 from posthouse.protocols.kafka.handlers import (
     describe_cluster,
@@ -36,7 +26,6 @@ from posthouse.protocols.kafka.handlers import (
     describe_topic_partitions,
     fetch,
     find_coordinator,
-    list_groups,
     list_offsets,
     list_transactions,
     metadata,
@@ -47,32 +36,28 @@ from posthouse.protocols.kafka.handlers import (
     sasl_handshake,
     segment_manifest,
 )
-from posthouse.protocols.kafka.leased_dispatch import LeasedCall, LeasedDispatcher
-from posthouse.protocols.kafka.nodes import Node
-from posthouse.protocols.kafka.pending_request import PendingRequest
+from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, LeasedCall, LeasedDispatcher
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.storage.outcomes import OperationRefused
 
 log = logging.getLogger(__name__)
 
-LOCAL = frozenset(
-    {
-        API_VERSIONS_KEY,
-        describe_cluster.HANDLER.key,
-        describe_topic_partitions.HANDLER.key,
-        fetch.HANDLER.key,
-        find_coordinator.HANDLER.key,
-        list_offsets.HANDLER.key,
-        metadata.HANDLER.key,
-        offset_for_leader_epoch.HANDLER.key,
-        produce.HANDLER.key,
-        renew_hold.HANDLER.key,
-        sasl_authenticate.HANDLER.key,
-        sasl_handshake.HANDLER.key,
-        segment_manifest.HANDLER.key,
-    }
-)
+LOCAL = OF_GROUPS | {
+    API_VERSIONS_KEY,
+    describe_cluster.HANDLER.key,
+    describe_topic_partitions.HANDLER.key,
+    fetch.HANDLER.key,
+    find_coordinator.HANDLER.key,
+    list_offsets.HANDLER.key,
+    metadata.HANDLER.key,
+    offset_for_leader_epoch.HANDLER.key,
+    produce.HANDLER.key,
+    renew_hold.HANDLER.key,
+    sasl_authenticate.HANDLER.key,
+    sasl_handshake.HANDLER.key,
+    segment_manifest.HANDLER.key,
+}
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
 some call `Context.require_coordinator` for requests that need it."""
 
@@ -88,11 +73,10 @@ def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[An
 
 LISTED_BY_COORDINATOR = {
     describe_log_dirs.HANDLER.key: _of_coordinator(describe_log_dirs.HANDLER, DescribeLogDirsResponse),
-    list_groups.HANDLER.key: _of_coordinator(list_groups.HANDLER, ListGroupsResponse),
     list_transactions.HANDLER.key: _of_coordinator(list_transactions.HANDLER, ListTransactionsResponse),
 }
-"""Each broker lists what it coordinates, a member nothing: clients ask all brokers, and some would show an
-entry as often as they are told of it. The partitions are in the log directory of the coordinator."""
+"""A member lists nothing of these: clients ask all brokers, and some would show an entry as often as they are
+told of it. The partitions are in the log directory of the coordinator."""
 
 
 def _describe_configs(context: Context, request: DescribeConfigsRequest) -> Answer:
@@ -109,20 +93,14 @@ async def _describe_own_configs(context: Context, request: DescribeConfigsReques
     return describe_configs.handle(context, request)
 
 
-_pack_length = Struct(">i").pack
-
-
 class MemberCall(LeasedCall):
     __slots__ = ()
 
     def require_coordinator(self) -> None:
-        raise NeedsCoordinator
+        raise NeedsHolder(COORDINATOR)
 
     def fail(self, error: BaseException) -> None:
-        if isinstance(error, NeedsCoordinator) or self._is_for_coordinator(error):
-            self.pending.relay().add_done_callback(self._relayed)
-        else:
-            super().fail(error)
+        super().fail(NeedsHolder(COORDINATOR) if self._is_for_coordinator(error) else error)
 
     def _is_for_coordinator(self, error: BaseException) -> bool:
         """Whether batches of a transaction were refused here. The coordinator answers for the whole request,
@@ -132,24 +110,12 @@ class MemberCall(LeasedCall):
             isinstance(error, OperationRefused) and isinstance(request, ProduceRequest) and request.acks != 0
         )
 
-    def _relayed(self, answered: "asyncio.Future[bytes]") -> None:
-        if answered.cancelled():
-            return
-        error = answered.exception()
-        if error is None:
-            self.metrics.seconds.observe(perf_counter() - self.begun)
-            response = answered.result()
-            self.pending.answer([_pack_length(len(response)), response])
-            return
-        self._close_without_response()
-        if not isinstance(error, Unavailable):
-            log.error("client %s: relaying %s failed", self.pending.peer, self.api.name, exc_info=error)
-        self.pending.give_up(f"{self.api.name} cannot be relayed to the coordinator: {error}")
-
 
 class MemberDispatcher(LeasedDispatcher):
-    def __init__(self, broker: Broker, requests: RequestMetrics, membership: Membership) -> None:
-        super().__init__(broker, requests, membership, partial(MemberCall, membership))
+    def __init__(
+        self, broker: Broker, requests: RequestMetrics, membership: Membership, *, can_relay: bool
+    ) -> None:
+        super().__init__(broker, requests, membership, MemberCall, can_relay=can_relay)
         relayed = {
             key: (_undecoded(api), _relayed(handler), metrics)
             for key, (api, handler, metrics) in self._everything.items()
@@ -166,10 +132,6 @@ class MemberDispatcher(LeasedDispatcher):
         self._everything = self._everything | relayed | listed
         # The coordinator may be well while this broker is cut off.
         self._reads = self._reads | relayed
-
-    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
-        pending.frame = frame
-        super().dispatch(frame, node, pending)
 
 
 class _Undecoded(Message):
@@ -191,4 +153,4 @@ def _relayed(handler: Handler[Any]) -> Handler[Any]:
 
 
 def _relay(context: Context, request: Message) -> Message:
-    raise NeedsCoordinator
+    raise NeedsHolder(COORDINATOR)

@@ -1,8 +1,10 @@
 """The nodes that Kafka clients are told of: one, or all live brokers that share the storage."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from posthouse.model.brokers import ClusterBroker
+from posthouse.model.ids import GroupId
+from posthouse.model.scopes import Scope, scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.leaders import Leaders
 from posthouse.protocols.membership import Membership
@@ -34,7 +36,11 @@ class Node:
         return [self]
 
     def coordinator(self) -> "Node | None":
-        """The controller, and the coordinator of all groups and transactions; None while there is none."""
+        """The controller, and the coordinator of all transactions; None while there is none."""
+        return self
+
+    def group_coordinator(self, group: GroupId) -> "Node | None":
+        """None while there is none."""
         return self
 
     def leaders(self, topic: Topic) -> Sequence[int]:
@@ -45,10 +51,12 @@ class Node:
 class MemberNode(Node):
     """The node that serves, in a cluster."""
 
-    __slots__ = ("_leaders", "_listener", "_membership", "_seen")
+    __slots__ = ("_holds", "_leaders", "_listener", "_membership", "_seen")
 
-    def __init__(self, membership: Membership, listener: str) -> None:
-        """Clients are told the addresses of the listener of this name."""
+    def __init__(self, membership: Membership, listener: str, holds: Callable[[Scope], bool]) -> None:
+        """Clients are told the addresses of the listener of this name. `holds` tells what this broker
+        serves."""
+        self._holds = holds
         own = membership.own
         super().__init__(own.id, own.addresses[listener], own.rack)
         self._membership = membership
@@ -62,6 +70,16 @@ class MemberNode(Node):
     def coordinator(self) -> Node | None:
         found = self._membership.coordinator()
         return None if found is None or self._listener not in found.addresses else self._node(found)
+
+    def group_coordinator(self, group: GroupId) -> Node | None:
+        scope = scope_of_group(group)
+        if self._holds(scope):
+            return self
+        found = self._membership.holder_of(scope)
+        # What was seen last may be a moment old: this broker knows better what it does not serve.
+        if found is None or found.incarnation == self._membership.own.incarnation:
+            return None
+        return self._node(found) if self._listener in found.addresses else None
 
     def leaders(self, topic: Topic) -> Sequence[int]:
         membership = self._membership

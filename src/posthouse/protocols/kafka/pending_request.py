@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol
 
 from posthouse.broker.access.guard import Guard
+from posthouse.model.scopes import Scope
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
@@ -53,7 +54,9 @@ class RequestHost(Protocol):
 
     def finish(self) -> None: ...
 
-    def relay(self, request: "PendingRequest") -> asyncio.Future[bytes]: ...
+    def relay(
+        self, request: "PendingRequest", scope: Scope, frame: memoryview | None = None
+    ) -> asyncio.Future[bytes]: ...
 
 
 class PendingRequest:
@@ -113,9 +116,10 @@ class PendingRequest:
         """Hold back later requests until `coroutine` is done; it is cancelled with the connection."""
         return self.host.run(self, coroutine)
 
-    def relay(self) -> asyncio.Future[bytes]:
-        """The response of the coordinator to `frame`. See `RelayedConnection.send`."""
-        return self.host.relay(self)
+    def relay(self, scope: Scope, frame: memoryview | None = None) -> asyncio.Future[bytes]:
+        """The response of the scope's holder to `frame`, or to the client's own one. See
+        `RelayedConnection.send`."""
+        return self.host.relay(self, scope, frame)
 
     def violated(self, reason: str) -> None:
         """Close the connection because the client violated the protocol."""

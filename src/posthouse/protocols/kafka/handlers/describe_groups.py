@@ -3,7 +3,7 @@
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.descriptions import DescribedMember
 from posthouse.broker.groups.states import ClassicState
-from posthouse.model.errors import UnknownGroup
+from posthouse.model.errors import Unavailable, UnknownGroup
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribedGroup,
@@ -11,7 +11,7 @@ from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
@@ -32,9 +32,9 @@ def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsRe
 def _shown(context: Context, name: str) -> DescribedGroup:
     try:
         require_on_group(context, Operation.DESCRIBE, name)
-    except Refused as error:
-        return DescribedGroup(group_id=name, error_code=error.code, error_message=str(error))
-    return _described(context, name)
+        return _described(context, name)
+    except (Unavailable, Refused) as error:
+        return DescribedGroup(group_id=name, error_code=code_of(error), error_message=str(error))
 
 
 def _described(context: Context, name: str) -> DescribedGroup:

@@ -1,8 +1,9 @@
-"""FindCoordinator: one node coordinates all groups and transactions."""
+"""FindCoordinator: one node coordinates all transactions, and each group has one, too."""
 
 from enum import IntEnum
 
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
@@ -30,7 +31,7 @@ def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinator
         raise Refused(ErrorCode.INVALID_REQUEST, f"nothing of the type {request.key_type} has a coordinator")
     if context.version < _FIRST_WITH_MANY_KEYS:
         require(context, Operation.DESCRIBE, kind, request.key)
-        node = _node(context)
+        node = _node(context, kind, request.key)
         return FindCoordinatorResponse(node_id=node.id, host=node.host, port=node.port)
     return FindCoordinatorResponse(
         coordinators=[_coordinator(context, kind, key) for key in request.coordinator_keys]
@@ -40,14 +41,15 @@ def handle(context: Context, request: FindCoordinatorRequest) -> FindCoordinator
 def _coordinator(context: Context, kind: Kind, key: str) -> Coordinator:
     try:
         require(context, Operation.DESCRIBE, kind, key)
-        node = _node(context)
+        node = _node(context, kind, key)
     except Refused as error:
         return _unknown(key, error.code, str(error))
     return Coordinator(key=key, node_id=node.id, host=node.host, port=node.port)
 
 
-def _node(context: Context) -> Node:
-    found = context.node.coordinator()
+def _node(context: Context, kind: Kind, key: str) -> Node:
+    node = context.node
+    found = node.group_coordinator(GroupId(key)) if kind is Kind.GROUP else node.coordinator()
     if found is None:
         raise Refused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is the coordinator; try again in a moment"

@@ -1,12 +1,17 @@
 """OffsetFetch: the committed offsets of groups. An unknown group has no offsets.
 
 Up to version 7 a request names one group. Requests of all versions are answered as version 8, and older ones
-converted at the end.
+converted at the end. In a cluster offsets are answered as storage has them: see `offset_reading`.
 """
 
+from collections.abc import Coroutine
+from typing import Any
+
 from posthouse.broker.access.operations import Operation
+from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.broker.groups.membership import MemberIdentity
-from posthouse.model.errors import PosthouseError, UnknownTopic
+from posthouse.broker.groups.offset_reading import OffsetReading, ReadOffsets
+from posthouse.model.errors import NotCoordinator, PosthouseError, UnknownTopic
 from posthouse.model.ids import GroupId, MemberId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.offset_fetch import (
@@ -29,10 +34,36 @@ _FIRST_WITH_IDS = 10
 _FIRST_WITH_GROUP_ERROR = 2
 _NOTHING = -1
 
+Readable = GroupOffsets | ReadOffsets
 
-def handle(context: Context, request: OffsetFetchRequest) -> OffsetFetchResponse:
-    groups = [_of_group(context, each, request.require_stable) for each in _groups(context, request)]
+
+def handle(
+    context: Context, request: OffsetFetchRequest
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    offsets = context.broker.groups.offsets
+    if offsets.reading is not None:
+        return _read_and_handle(context, request, offsets.reading)
+    stable = request.require_stable
+    groups = [_of_group(context, offsets, each, stable) for each in _groups(context, request)]
     return _response(context, groups)
+
+
+async def _read_and_handle(
+    context: Context, request: OffsetFetchRequest, reading: OffsetReading
+) -> OffsetFetchResponse:
+    answers = []
+    for wanted in _groups(context, request):
+        refused = _refusal(context, wanted)
+        if refused is None:
+            try:
+                offsets = await reading.read([GroupId(wanted.group_id)])
+            except NotCoordinator as error:
+                refused = _failed(context, wanted, error)
+        if refused is None:
+            # The member may have left meanwhile, so it is looked at once more.
+            refused = _of_group(context, offsets, wanted, request.require_stable)
+        answers.append(refused)
+    return _response(context, answers)
 
 
 def _groups(context: Context, request: OffsetFetchRequest) -> list[OffsetFetchRequestGroup]:
@@ -49,26 +80,43 @@ def _groups(context: Context, request: OffsetFetchRequest) -> list[OffsetFetchRe
     return [group]
 
 
-def _of_group(context: Context, wanted: OffsetFetchRequestGroup, stable: bool) -> OffsetFetchResponseGroup:
+def _of_group(
+    context: Context, offsets: Readable, wanted: OffsetFetchRequestGroup, stable: bool
+) -> OffsetFetchResponseGroup:
+    refused = _refusal(context, wanted)
+    if refused is not None:
+        return refused
     answer = OffsetFetchResponseGroup(group_id=wanted.group_id)
+    group = GroupId(wanted.group_id)
+    topics = _everything(context, offsets, group) if wanted.topics is None else wanted.topics
+    answer.topics = [_of_topic(context, offsets, group, topic, stable) for topic in topics]
+    return answer
+
+
+def _refusal(context: Context, wanted: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup | None:
+    """The answer if the client may not read the offsets of the group here."""
     group = GroupId(wanted.group_id)
     identity = MemberIdentity(member=MemberId(wanted.member_id or ""), generation=wanted.member_epoch)
     try:
         require_on_group(context, Operation.DESCRIBE, group)
         context.broker.groups.check_fetch(group, identity)
     except (PosthouseError, Refused) as error:
-        if context.version < _FIRST_WITH_GROUP_ERROR:
-            raise
-        answer.error_code = code_of(error)
-        return answer
-    topics = _everything(context, group) if wanted.topics is None else wanted.topics
-    answer.topics = [_of_topic(context, group, topic, stable) for topic in topics]
-    return answer
+        return _failed(context, wanted, error)
+    return None
 
 
-def _everything(context: Context, group: GroupId) -> list[OffsetFetchRequestTopics]:
+def _failed(
+    context: Context, wanted: OffsetFetchRequestGroup, error: PosthouseError | Refused
+) -> OffsetFetchResponseGroup:
+    """Raises the error in versions that have no field for it."""
+    if context.version < _FIRST_WITH_GROUP_ERROR:
+        raise error
+    return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code_of(error))
+
+
+def _everything(context: Context, offsets: Readable, group: GroupId) -> list[OffsetFetchRequestTopics]:
     found: dict[TopicId, list[int]] = {}
-    for partition in context.broker.groups.offsets.partitions(group):
+    for partition in offsets.partitions(group):
         found.setdefault(partition.topic, []).append(partition.index)
     topics = []
     for topic_id, indexes in found.items():
@@ -84,7 +132,7 @@ def _everything(context: Context, group: GroupId) -> list[OffsetFetchRequestTopi
 
 
 def _of_topic(
-    context: Context, group: GroupId, wanted: OffsetFetchRequestTopics, stable: bool
+    context: Context, offsets: Readable, group: GroupId, wanted: OffsetFetchRequestTopics, stable: bool
 ) -> OffsetFetchResponseTopics:
     answer = OffsetFetchResponseTopics(name=wanted.name, topic_id=wanted.topic_id)
     by_id = context.version >= _FIRST_WITH_IDS
@@ -98,7 +146,7 @@ def _of_topic(
         answer.partitions = [_none(index, code) for index in wanted.partition_indexes]
     else:
         answer.partitions = [
-            _of_partition(context, group, topic, index, stable) for index in wanted.partition_indexes
+            _of_partition(offsets, group, topic, index, stable) for index in wanted.partition_indexes
         ]
     return answer
 
@@ -113,12 +161,12 @@ def _topic(context: Context, wanted: OffsetFetchRequestTopics, by_id: bool) -> T
 
 
 def _of_partition(
-    context: Context, group: GroupId, topic: Topic, index: int, stable: bool
+    offsets: Readable, group: GroupId, topic: Topic, index: int, stable: bool
 ) -> OffsetFetchResponsePartitions:
     if not 0 <= index < topic.partitions:
         return _none(index)
     try:
-        committed = context.broker.groups.offsets.get(group, topic.partition(index), stable=stable)
+        committed = offsets.get(group, topic.partition(index), stable=stable)
     except PosthouseError as error:
         return _none(index, code_of(error))
     if committed is None:

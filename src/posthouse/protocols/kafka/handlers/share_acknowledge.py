@@ -1,6 +1,9 @@
 """ShareAcknowledge: a member acknowledges leased records. Durable before the answer is sent."""
 
-from posthouse.model.ids import TopicId
+from collections.abc import Coroutine
+from typing import Any
+
+from posthouse.model.ids import GroupId, MemberId, TopicId
 from posthouse.protocols.kafka.codec.generated.share_acknowledge import (
     PartitionData,
     ShareAcknowledgeRequest,
@@ -13,8 +16,17 @@ from posthouse.protocols.kafka.share_groups.sessions import CLOSING, OPENING
 from posthouse.protocols.kafka.share_requests import acknowledge, names, partitions
 
 
-async def handle(context: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+def handle(
+    context: Context, request: ShareAcknowledgeRequest
+) -> Coroutine[Any, Any, ShareAcknowledgeResponse]:
     group, member = names(context, request.group_id, request.member_id)
+    context.require_holder_of(group)
+    return _acknowledge(context, request, group, member)
+
+
+async def _acknowledge(
+    context: Context, request: ShareAcknowledgeRequest, group: GroupId, member: MemberId
+) -> ShareAcknowledgeResponse:
     groups = context.share_groups
     epoch = request.share_session_epoch
     if epoch == OPENING:

@@ -2,7 +2,12 @@
 
 A member's requests form a session: epoch 0 opens it, -1 ends it, and each request in between names only the
 partitions that were added or removed. A request may carry acknowledgements of earlier records.
+
+Members send it to the leaders of partitions. The session is with the broker that holds the group's scope.
 """
+
+from collections.abc import Coroutine
+from typing import Any
 
 from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.model.errors import PosthouseError
@@ -32,8 +37,15 @@ _RECORD_LIMIT = 1
 """The mode in which the number of records is exact."""
 
 
-async def handle(context: Context, request: ShareFetchRequest) -> ShareFetchResponse:
+def handle(context: Context, request: ShareFetchRequest) -> Coroutine[Any, Any, ShareFetchResponse]:
     group, member = names(context, request.group_id, request.member_id)
+    context.require_holder_of(group)
+    return _fetch(context, request, group, member)
+
+
+async def _fetch(
+    context: Context, request: ShareFetchRequest, group: GroupId, member: MemberId
+) -> ShareFetchResponse:
     groups = context.share_groups
     fetches = request.max_wait_ms or request.min_bytes or request.max_bytes or request.max_records
     if request.is_renew_ack and fetches:

@@ -1,7 +1,7 @@
 """ShareGroupDescribe: share groups with their members."""
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import UnknownGroup, UnknownTopic
+from posthouse.model.errors import Unavailable, UnknownGroup, UnknownTopic
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.share_group_describe import (
     Assignment,
@@ -11,7 +11,7 @@ from posthouse.protocols.kafka.codec.generated.share_group_describe import (
     ShareGroupDescribeResponse,
     TopicPartitions,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
@@ -37,8 +37,8 @@ def _shown(context: Context, name: str) -> DescribedGroup:
         described = _described(context, name)
         if not all(sees_topic(context, topic) for topic in _topics(described)):
             raise forbidden(Operation.DESCRIBE, Kind.TOPIC)
-    except Refused as error:
-        return DescribedGroup(group_id=name, error_code=error.code, error_message=str(error))
+    except (Unavailable, Refused) as error:
+        return DescribedGroup(group_id=name, error_code=code_of(error), error_message=str(error))
     return described
 
 

@@ -8,7 +8,7 @@ from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_assignor import NOTHING, Task, Tasks
 from posthouse.broker.groups.streams_member import StreamsMember
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology
-from posthouse.model.errors import UnknownGroup
+from posthouse.model.errors import Unavailable, UnknownGroup
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated import streams_group_describe as wire
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
@@ -16,7 +16,7 @@ from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
-from posthouse.protocols.kafka.errors import ErrorCode, Refused
+from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
@@ -41,8 +41,8 @@ def _shown(context: Context, name: str) -> DescribedGroup:
         topics = {topic for each in topology.subtopologies for topic in each.topics} if topology else set()
         if not all(sees_topic(context, topic) for topic in topics):
             raise forbidden(Operation.DESCRIBE, Kind.TOPIC)
-    except Refused as error:
-        return DescribedGroup(group_id=name, error_code=error.code, error_message=str(error))
+    except (Unavailable, Refused) as error:
+        return DescribedGroup(group_id=name, error_code=code_of(error), error_message=str(error))
     except UnknownGroup as error:
         return DescribedGroup(
             group_id=name, error_code=ErrorCode.GROUP_ID_NOT_FOUND, error_message=str(error)

@@ -4,7 +4,7 @@ The handler creates missing internal topics; the group sees them with the next h
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.membership import MemberClient
@@ -13,20 +13,29 @@ from posthouse.broker.groups.streams_assignor import Task, Tasks
 from posthouse.broker.groups.streams_member import StreamsBeat, UserEndpoint
 from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle
 from posthouse.broker.topics import NewTopic
-from posthouse.model.errors import PosthouseError, TopicExists
+from posthouse.model.errors import PosthouseError, TopicExists, Unavailable
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.protocols.kafka.codec.generated import streams_group_heartbeat as wire
+from posthouse.protocols.kafka.codec.generated.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from posthouse.protocols.kafka.codec.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
+from posthouse.protocols.kafka.handlers import create_topics
 from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 from posthouse.protocols.kafka.streams_topologies import decoded_topology
 from posthouse.protocols.kafka.topic_configs import kept_overrides
 
 _NOT_GIVEN = -1
+_DEFAULT = -1
+_CREATE_MS = 30_000
 _MOST_FAILURES = 3
 _CODES: Mapping[Trouble | Obstacle, int] = {
     Trouble.STALE_TOPOLOGY: 0,
@@ -113,14 +122,50 @@ async def _create(context: Context, missing: Iterable[InternalTopic]) -> str:
             )
         except PosthouseError as error:
             failures.append(f"{each.name} ({error})")
-    for new, created in zip(wanted, await context.broker.create_topics(wanted), strict=True):
-        # Members that report at the same time may create the same topics.
-        if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
-            failures.append(f"{new.name} ({created})")
+    failures += await (_created if context.broker.coordinates else _created_elsewhere)(context, wanted)
     if not failures:
         return ""
     more = f" and {len(failures) - _MOST_FAILURES} more" if len(failures) > _MOST_FAILURES else ""
     return f"; Creation failed: {', '.join(failures[:_MOST_FAILURES])}{more}."
+
+
+async def _created(context: Context, wanted: Sequence[NewTopic]) -> list[str]:
+    created = await context.broker.create_topics(wanted)
+    # Members that report at the same time may create the same topics.
+    return [
+        f"{new.name} ({error})"
+        for new, error in zip(wanted, created, strict=True)
+        if isinstance(error, PosthouseError) and not isinstance(error, TopicExists)
+    ]
+
+
+async def _created_elsewhere(context: Context, wanted: Sequence[NewTopic]) -> list[str]:
+    """The coordinator creates topics, in the name of the same client."""
+    request = CreateTopicsRequest(
+        topics=[
+            CreatableTopic(
+                name=each.name,
+                num_partitions=_DEFAULT if each.partitions is None else each.partitions,
+                replication_factor=_DEFAULT,
+                configs=[
+                    CreatableTopicConfig(name=name, value=value) for name, value in each.overrides.items()
+                ],
+            )
+            for each in wanted
+        ],
+        timeout_ms=_CREATE_MS,
+    )
+    try:
+        response = await context.ask_coordinator(create_topics.HANDLER.key, request)
+        await context.broker.refresh_definitions()
+    except Unavailable as error:
+        return [f"{each.name} ({error})" for each in wanted]
+    assert isinstance(response, CreateTopicsResponse)
+    return [
+        f"{each.name} ({each.error_message or ErrorCode(each.error_code).name})"
+        for each in response.topics
+        if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
+    ]
 
 
 def _status(told: Told, failures: str) -> wire.Status:

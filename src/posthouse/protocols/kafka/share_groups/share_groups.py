@@ -20,6 +20,7 @@ from posthouse.model.errors import (
     UnknownGroup,
 )
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
+from posthouse.model.scopes import Scope, scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.share_groups.group import (
     JOINING,
@@ -65,8 +66,18 @@ class ShareGroups:
         self._groups: dict[GroupId, ShareGroup] = {}
         """Created on first use: a loaded group has no members."""
         self._timer: asyncio.TimerHandle | None = None
+        subscriptions.held.when_released(self._released)
+
+    def _released(self, scope: Scope) -> None:
+        """The groups of the scope move to another broker: members and sessions are unknown there."""
+        for group_id in [each for each in self._groups if scope_of_group(each) == scope]:
+            del self._groups[group_id]
+        for session in [each for each in self.sessions if scope_of_group(each.group) == scope]:
+            self.sessions.close(session)
 
     def get(self, group_id: GroupId) -> ShareGroup:
+        """Raises UnknownGroup, and NotCoordinator."""
+        self._subscriptions.held.check(group_id)
         if group_id not in self._subscriptions:
             raise UnknownGroup(f"there is no share group {group_id!r}")
         group = self._groups.get(group_id)
@@ -83,6 +94,7 @@ class ShareGroups:
                 protocol_type=SHARE_PROTOCOL_TYPE,
             )
             for group_id in self._subscriptions
+            if self._subscriptions.held.serves(group_id)
         ]
 
     # Members
@@ -99,6 +111,7 @@ class ShareGroups:
         """A member joins, reports or leaves. A new group is stored before its first member joins."""
         self._check_open()
         _check_name(group_id)
+        self._subscriptions.held.check(group_id)
         check_beat(beat)
         self._check_kind(group_id)
         if beat.epoch == JOINING:
@@ -196,6 +209,7 @@ class ShareGroups:
     def check_movable(self, group_id: GroupId) -> None:
         """Raises unless the group has no members. It need not exist."""
         _check_name(group_id)
+        self._subscriptions.held.check(group_id)
         self._check_kind(group_id)
         if group_id in self._subscriptions:
             self.check_empty(group_id)

@@ -160,8 +160,18 @@ CREATE TABLE state (
 CREATE FUNCTION shard_of(owner bytea) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT get_byte(sha256(owner), 0) % 64
 $$;
--- State is loaded by the shard or by the owner.
-CREATE INDEX state_shard ON state (space, shard_of(owner), owner);
+-- State is loaded by the shard or by the owner, whose name may be longer than an index allows, too.
+CREATE INDEX state_shard ON state (space, shard_of(owner), sha256(owner));
+
+-- The group whose offset an open transaction is about to change. The key is the size and the name of the transactional id,
+-- a topic id, a partition number and the name of the group.
+CREATE FUNCTION pending_group(key bytea) RETURNS bytea LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN octet_length(key) < 22 THEN ''::bytea
+                ELSE substr(key, 23 + 256 * get_byte(key, 0) + get_byte(key, 1)) END
+$$;
+CREATE INDEX state_pending_group ON state (shard_of(pending_group(key))) WHERE space = 3;
+-- The groups and share groups that read a topic: their keys begin with its id.
+CREATE INDEX state_topic ON state (substr(key, 1, 16)) WHERE space IN (1, 13);
 
 -- The last commit of each path of each broker, and its outcome, so that a commit whose answer was lost can be asked for.
 CREATE TABLE committer (

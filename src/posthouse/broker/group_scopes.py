@@ -1,0 +1,120 @@
+"""Taking over and giving up the groups of scopes: consumer groups, their offsets, and subscriptions.
+
+A broker that is alone loads all groups once. In a cluster a scope is taken after the database has given it to
+this broker, and given up before the database gives it to another one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+
+from posthouse.broker.groups.groups import Groups
+from posthouse.broker.groups.offsets import partition_of
+from posthouse.broker.held_scopes import HeldScopes
+from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.subscriptions.subscriptions import Subscriptions
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import GROUPS, Scope
+from posthouse.model.topics import Topic
+from posthouse.storage.contract import Storage
+from posthouse.storage.shared_state import SharedState
+from posthouse.storage.spaces import Space
+
+log = logging.getLogger(__name__)
+
+
+class GroupScopes:
+    """Owned by the event loop."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        held: HeldScopes,
+        groups: Groups,
+        subscriptions: Subscriptions,
+        *,
+        check_seconds: float,
+    ) -> None:
+        """`check_seconds` is the interval in which groups expire."""
+        self._storage = storage
+        self._held = held
+        self._groups = groups
+        self._subscriptions = subscriptions
+        self._expiry = Housekeeping([groups.expire], check_seconds)
+        self._changing = {scope: asyncio.Lock() for scope in GROUPS}
+        self._forgetting: set[asyncio.Task[None]] = set()
+
+    def load_all(self) -> None:
+        """In a broker that is alone."""
+        self._groups.load_all()
+        self._subscriptions.load_all()
+
+    def start(self) -> None:
+        self._subscriptions.start()
+        self._expiry.start()
+
+    async def take(self, scope: Scope) -> None:
+        """No-op if it is held. Raises Unavailable."""
+        async with self._changing[scope]:
+            if not self._held.holds(scope):
+                with self._held.loaded(scope):
+                    shared = self._shared()
+                    await self._groups.loading.load(scope, shared)
+                    await self._subscriptions.load(scope, shared)
+
+    def _shared(self) -> SharedState:
+        shared = self._storage.shared_state
+        if shared is None:
+            raise ValueError("a broker that is alone holds all scopes")
+        return shared
+
+    async def release(self, scope: Scope) -> None:
+        """When it returns, nothing of the scope is used any more, and all of its commits are done. Clients
+        are told to look for another broker. Raises Unavailable; then the scope is not served either."""
+        async with self._changing[scope]:
+            self._held.release(scope)
+            await self._groups.loading.unload(scope)
+            await self._subscriptions.unload(scope)
+            await self._storage.barrier()
+
+    async def readers_of(self, topics: Sequence[Topic]) -> Callable[[PartitionId], bool]:
+        """Tells of the partitions of these topics whether a group reads them, whichever broker coordinates
+        it. Raises Unavailable."""
+        shared = self._storage.shared_state
+        if shared is None:
+            return self._is_read
+        ids = [topic.id for topic in topics]
+        if not ids:
+            return lambda partition: False
+        partitions = {partition_of(key) for key in await shared.keys_of_topics(Space.OFFSETS, ids)}
+        shares = {TopicId(key[:16]) for key in await shared.keys_of_topics(Space.SHARE_GROUPS, ids)}
+        return lambda partition: partition in partitions or partition.topic in shares
+
+    def _is_read(self, partition: PartitionId) -> bool:
+        return self._groups.offsets.is_read(partition) or self._subscriptions.is_read(partition)
+
+    async def forget_topics(self, topics: Sequence[TopicId]) -> None:
+        """Remove offsets and progress in deleted topics."""
+        await self._groups.forget_topics(topics)
+        await self._subscriptions.forget_topics(topics)
+
+    def forget_topics_soon(self, topics: Sequence[TopicId]) -> None:
+        task = asyncio.create_task(self._forget_topics(topics), name="offsets of deleted topics")
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    async def _forget_topics(self, topics: Sequence[TopicId]) -> None:
+        try:
+            await self.forget_topics(topics)
+        except PosthouseError as error:
+            # The next broker that loads the groups removes what is left.
+            log.warning("offsets of %d deleted topics are not removed yet: %s", len(topics), error)
+
+    async def stop(self) -> None:
+        """No more requests come."""
+        await self._expiry.stop()
+        for task in self._forgetting:
+            task.cancel()
+        await asyncio.gather(*self._forgetting, return_exceptions=True)
+        await self._subscriptions.close()
