@@ -1,5 +1,6 @@
 """The app of a node in one role, with all that it exchanges with other brokers."""
 
+import asyncio
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -13,8 +14,9 @@ from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPa
 from posthouse.cluster.relaying import ScopeRelay
 from posthouse.model.brokers import ClusterBroker
 from posthouse.model.scopes import COORDINATOR
-from posthouse.node_context import NodeContext
+from posthouse.node_context import NodeContext, NodeFailed
 from posthouse.node_place import PEER
+from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import SECONDS_TO_PROVE
 from posthouse.protocols.introduction import Origin
@@ -64,10 +66,12 @@ class CoordinatorStanding:
 class NodeApp:
     """Started once, stopped once."""
 
-    def __init__(self, node: NodeContext, lease: Lease, *, coordinates: bool) -> None:
-        """Of the coordinator, or of a member."""
+    def __init__(self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, coordinates: bool) -> None:
+        """Of the coordinator, or of a member. `keeper` has the scopes of groups, in both roles."""
         self._node = node
         self._lease = lease
+        self._keeper = keeper
+        self._keeping: asyncio.Task[None] | None = None
         self._coordinates = coordinates
         traffic = PeerTraffic()
         self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
@@ -106,6 +110,13 @@ class NodeApp:
     async def start(self) -> None:
         await self.app.start(self._node.place.copies())
         self._hints.start()
+        self._keeping = asyncio.create_task(self._keeper.run(self.app.broker, self._node.registry))
+
+    def check(self) -> None:
+        """Raises NodeFailed if scopes are not kept any more, by an error of the broker itself."""
+        if self._keeping is not None and self._keeping.done():
+            error = self._keeping.exception()
+            raise NodeFailed(f"the broker failed to keep its scopes: {error!r}") from error
 
     def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
         """What serves connections of other brokers."""
@@ -140,6 +151,9 @@ class NodeApp:
         are added to it. Connections that wait for a coordinator stay, and reach this one. For a client that
         knows no other living broker, a closed connection would be the end: it asks only the addresses that it
         began with."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         await self._hints.stop()
         if moved is None:
             await self.app.stop(at_once=at_once)

@@ -1,11 +1,11 @@
-"""How a node takes its lease, and the scopes of the coordinator when no other broker holds them."""
+"""How a node takes its lease, and the scope coordinator when no other broker holds it."""
 
 import asyncio
 import logging
 from collections.abc import Callable
 
 from posthouse.cluster.scope_plan import may_coordinate
-from posthouse.model.scopes import COORDINATOR, SCOPES
+from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import AGAIN_SECONDS, NodeContext
 from posthouse.storage.shared.database import CommitsLost, DatabaseAway
 from posthouse.storage.shared.membership.lease import Lease, take_lease
@@ -106,7 +106,7 @@ class Campaign:
         node, registry = self._node, self._node.registry
         before = registry.view
         try:
-            taken = await scopes.take(SCOPES)
+            taken = await scopes.take([COORDINATOR])
         except CommitsLost as error:
             registry.lost_commits(error.loss)
             return False

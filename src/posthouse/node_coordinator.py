@@ -9,7 +9,8 @@ from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
-from posthouse.node_scopes import SETTLED_SECONDS
+from posthouse.node_scopes import SETTLED_SECONDS, ScopeKeeper
+from posthouse.storage.shared.database import DatabaseAway
 from posthouse.storage.shared.membership.scopes import Scopes
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class CoordinatorRole:
         self,
         node: NodeContext,
         scopes: Scopes,
+        keeper: ScopeKeeper,
         *,
         moved: list[MovedConnection],
         is_wanted: bool,
@@ -38,6 +40,7 @@ class CoordinatorRole:
         self._moved = moved
         self._keep_seconds = 0.0 if is_wanted else _UNWANTED_SECONDS
         self._scopes = scopes
+        self._keeper = keeper
         self._lease = scopes.lease
         self.epoch = scopes.lease.scopes.get(COORDINATOR, 0)
         """Of the scope coordinator."""
@@ -57,18 +60,24 @@ class CoordinatorRole:
             self._started()
             log.info("broker %s is the coordinator, epoch %d", self._node.own.name, self.epoch)
             try:
-                await self._serve(confirmed_losses)
+                await self._serve(app, confirmed_losses)
             finally:
                 self.app = None
                 await self._stop(app)
-        if not self._node.stopping.is_set():  # else they are released with the lease
-            await self._scopes.release_all()
+        if not self._has_to_end:  # else it is released with the lease
+            await self._release()
         return app is not None and not self._has_to_end
+
+    async def _release(self) -> None:
+        try:
+            await self._scopes.release(COORDINATOR)
+        except DatabaseAway as error:  # the next campaign repeats it
+            log.warning("broker %s could not release the scope coordinator: %s", self._node.own.name, error)
 
     async def _started_app(self, *, is_first: bool) -> NodeApp | None:
         """None if this broker cannot serve now."""
         try:
-            app = NodeApp(self._node, self._lease, coordinates=True)
+            app = NodeApp(self._node, self._lease, self._keeper, coordinates=True)
             return app if await self._start(app) else None
         except NodeFailed:
             raise
@@ -107,7 +116,7 @@ class CoordinatorRole:
     def _reasons_to_end(self) -> "list[asyncio.Task[object]]":
         return [asyncio.create_task(self._lease.lost()), asyncio.create_task(self._node.stopping.wait())]
 
-    async def _serve(self, confirmed_losses: int) -> None:
+    async def _serve(self, app: NodeApp, confirmed_losses: int) -> None:
         """Returns when the lease is lost, operators want another coordinator, or the node is to stop. The
         lease ends if the database has lost commits, also if more losses than `confirmed_losses` were
         confirmed since: the storage remembers what is gone."""
@@ -119,6 +128,7 @@ class CoordinatorRole:
                 if loop.time() >= keep_until and not self._is_wanted():
                     return
                 node.check_registry()
+                app.check()
                 node.end_if_commits_are_lost(self._lease, confirmed_losses)
                 await asyncio.wait(waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:

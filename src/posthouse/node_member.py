@@ -7,6 +7,7 @@ from collections.abc import Callable
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
+from posthouse.node_scopes import ScopeKeeper
 from posthouse.storage.shared.membership.lease import Lease
 
 log = logging.getLogger(__name__)
@@ -15,10 +16,13 @@ log = logging.getLogger(__name__)
 class MemberRole:
     """Run once, then stopped."""
 
-    def __init__(self, node: NodeContext, lease: Lease, *, started: Callable[[], None]) -> None:
+    def __init__(
+        self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, started: Callable[[], None]
+    ) -> None:
         """`started` is called each time clients are accepted."""
         self._node = node
         self._lease = lease
+        self._keeper = keeper
         self._started = started
         self._has_failed = False
         self._stopping: asyncio.Task[None] | None = None
@@ -53,7 +57,7 @@ class MemberRole:
     async def _serve(self, losses: int) -> None:
         """Returns when the lease is lost."""
         node, lease = self._node, self._lease
-        app = NodeApp(node, lease, coordinates=False)
+        app = NodeApp(node, lease, self._keeper, coordinates=False)
         await app.start()
         self.app = app
         self._has_failed = False
@@ -63,6 +67,7 @@ class MemberRole:
             while not lost.done():
                 node.check_registry()
                 node.end_if_commits_are_lost(lease, losses)
+                app.check()
                 app.sweep()
                 await asyncio.wait([lost], timeout=AGAIN_SECONDS)
         finally:

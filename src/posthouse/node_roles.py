@@ -18,6 +18,7 @@ from posthouse.node_campaign import Campaign
 from posthouse.node_context import NodeContext, NodeFailed
 from posthouse.node_coordinator import CoordinatorRole
 from posthouse.node_member import MemberRole
+from posthouse.node_scopes import ScopeKeeper
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.scopes import Scopes
 
@@ -39,6 +40,8 @@ class NodeRoles:
         self._current: MemberRole | CoordinatorRole | None = None
         self.scopes: Scopes | None = None
         """While this broker has a lease."""
+        self.keeper: ScopeKeeper | None = None
+        """Of the scopes of groups, while this broker has a lease."""
         self.settled = asyncio.Event()
         """The first role was taken."""
         self.role = Role.STARTING
@@ -85,18 +88,20 @@ class NodeRoles:
 
     async def _serve(self, lease: Lease) -> None:
         """In all roles, until the lease is lost or the node is to stop."""
-        scopes = self.scopes = Scopes(self._node.database, lease, lambda: self._node.registry.seen)
+        node = self._node
+        scopes = self.scopes = Scopes(node.database, lease, lambda: node.registry.seen)
+        self.keeper = ScopeKeeper(node.own, scopes, clock=node.clock, moves=node.moves)
         try:
             coordinates = self._campaign.is_wanted and await self._campaign.try_to_take(scopes)
-            while not self._node.stopping.is_set() and not lease.is_lost:
+            while not node.stopping.is_set() and not lease.is_lost:
                 if coordinates:
-                    await self._coordinate(scopes)
+                    await self._coordinate(scopes, self.keeper)
                     coordinates = False
                 else:
-                    coordinates = await self._be_member(scopes)
+                    coordinates = await self._be_member(scopes, self.keeper)
         finally:
-            self._node.registry.is_ready = False
-            self.scopes = None
+            node.registry.is_ready = False
+            self.scopes = self.keeper = None
             await lease.release()
             await scopes.close()
         if lease.failure is not None:
@@ -108,9 +113,9 @@ class NodeRoles:
             return self._app.adopter(passage)
         return Refusal.NOT_READY if isinstance(passage, HintPassage) else Refusal.NOT_HOLDER
 
-    async def _be_member(self, scopes: Scopes) -> bool:
+    async def _be_member(self, scopes: Scopes, keeper: ScopeKeeper) -> bool:
         """Whether this broker has become the coordinator; false when its lease is lost, or it is to stop."""
-        member = self._current = MemberRole(self._node, scopes.lease, started=self._member_started)
+        member = self._current = MemberRole(self._node, scopes.lease, keeper, started=self._member_started)
         serving = asyncio.create_task(member.run(is_first=not self.settled.is_set()))
         campaign = asyncio.create_task(self._campaign.run(scopes))
         coordinates = False
@@ -136,10 +141,11 @@ class NodeRoles:
         log.info("broker %s is a member, epoch %d: %s", self._node.own.name, view.epoch, why)
         self._started(Role.MEMBER)
 
-    async def _coordinate(self, scopes: Scopes) -> None:
+    async def _coordinate(self, scopes: Scopes, keeper: ScopeKeeper) -> None:
         role = self._current = CoordinatorRole(
             self._node,
             scopes,
+            keeper,
             moved=self._moved,
             is_wanted=self._campaign.is_wanted,
             started=lambda: self._started(Role.COORDINATOR),
