@@ -136,7 +136,8 @@ async def test_brokers_that_take_scopes_of_the_dead_do_not_wait_in_a_circle(
                 await each.lease.release()
                 each.lease = lease
             for each in others:
-                await each.release_all()
+                for scope in list(each.lease.scopes):
+                    await each.release(scope)
 
 
 async def test_a_broker_whose_own_time_has_passed_takes_nothing(database: Database, sql: Sql) -> None:

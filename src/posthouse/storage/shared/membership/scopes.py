@@ -1,16 +1,13 @@
 """The scopes that a broker takes and releases, under its lease."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 
 from posthouse.model.scopes import Scope
-from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway, LeaseLost
+from posthouse.storage.shared.database import CommitsLost, Database, LeaseLost
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import Seen
-
-log = logging.getLogger(__name__)
 
 _STATEMENT_SECONDS = 4.0
 """More than the timeout of the locks: a takeover waits for commits in flight."""
@@ -71,16 +68,6 @@ class Scopes:
                     [lease.incarnation, lease.epoch, scope.name],
                     doing=f"releasing the scope {scope}",
                 )
-
-    async def release_all(self) -> None:
-        """As `release`, of everything that is held. If the database is away, the rest is released with the
-        lease."""
-        for scope in sorted(self.lease.scopes):
-            try:
-                await self.release(scope)
-            except DatabaseAway as error:
-                log.warning("the scope %s could not be released: %s", scope, error)
-                return
 
     async def close(self) -> None:
         await self._link.close()
