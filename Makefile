@@ -99,7 +99,8 @@ MODELS := *_model.py *_stateful.py
 SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_routing_cost.py \
         routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
         schedule/test_schedule_power_cut.py) \
-    $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_events.py admin/test_openapi.py \
+    $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_crowded.py admin/test_events.py \
+        admin/test_openapi.py \
         admin/test_rabbitmqadmin.py admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py \
         amqp/codec/test_amqp_hostile_input.py \
         amqp/codec/test_amqp_tables.py amqp/mapping/test_amqp_properties.py amqp/test_back_pressure.py \
@@ -108,7 +109,7 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py) \
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
-    $(addprefix tests/storage/shared/,test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
+    $(addprefix tests/storage/shared/,manifests/test_manifests_beside_upkeep.py test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
         test_upkeep_crashes.py)
 fast: $(BIN)/.dev postgres rabbitmqadmin
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
@@ -141,14 +142,14 @@ build/versitygw: Makefile
 test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and crash suites on PostgreSQL and an object store
 	POSTHOUSE_CLUSTER=1 $(BIN)/pytest -n 2 --durations 15 tests/storage/shared tests/cluster tests/clients tests/crash \
 	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
-	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py
+	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Four workers for two cores: tests with Spark and with real clients wait most of the time.
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
-test-java: $(BIN)/.dev  ## Kafka Streams and Connect, in Java; fetches 100 MB the first time
-	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java
+test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, and Java clients of two brokers; fetches 100 MB the first time
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/cluster/test_survival.py
 
 SPARK_TESTS :=
 test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark

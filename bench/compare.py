@@ -138,7 +138,7 @@ def _amqp(broker: Broker, scale: float) -> Iterator[Figure]:
 def table(base: str, other: str, found: dict[str, list[tuple[Figure, Figure]]]) -> Table:
     table = Table("", base, other, "unit", "times as good", "lowest – highest")
     for name, pairs in found.items():
-        ratios = sorted(_ratio(before, after) for before, after in pairs)
+        ratios = sorted(ratio(before, after) for before, after in pairs)
         before = statistics.median(each.value for each, _ in pairs)
         after = statistics.median(each.value for _, each in pairs)
         table.add_row(
@@ -152,7 +152,8 @@ def table(base: str, other: str, found: dict[str, list[tuple[Figure, Figure]]]) 
     return table
 
 
-def _ratio(before: Figure, after: Figure) -> float:
+def ratio(before: Figure, after: Figure) -> float:
+    """How many times as good the second one is."""
     return before.value / after.value if before.less_is_better else after.value / before.value
 
 

@@ -116,20 +116,26 @@ class Answers:
         self._buffer = bytearray()
 
     def wait(self) -> int:
+        """Until at least one came."""
         count = 0
         while count == 0:
-            received = self._connection.recv(65536)
-            if not received:
-                raise ConnectionError("the server has closed the connection")
-            self._buffer += received
-            position = 0
-            while len(self._buffer) - position >= 4:
-                length = int.from_bytes(self._buffer[position : position + 4], "big")
-                if len(self._buffer) - position - 4 < length:
-                    break
-                position += 4 + length
-                count += 1
-            del self._buffer[:position]
+            count = self.receive()
+        return count
+
+    def receive(self) -> int:
+        """Those that are whole after one read of the socket."""
+        received = self._connection.recv(65536)
+        if not received:
+            raise ConnectionError("the server has closed the connection")
+        self._buffer += received
+        count = position = 0
+        while len(self._buffer) - position >= 4:
+            length = int.from_bytes(self._buffer[position : position + 4], "big")
+            if len(self._buffer) - position - 4 < length:
+                break
+            position += 4 + length
+            count += 1
+        del self._buffer[:position]
         return count
 
 

@@ -8,14 +8,24 @@ from dataclasses import dataclass, fields, replace
 
 from rich.console import Console
 
-from bench.cluster import contest, failover, partitions, report
+from bench.cluster import (
+    brokers,
+    connections,
+    contest,
+    failover,
+    history,
+    many,
+    moving,
+    partitions,
+    report,
+)
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import running_servers
 from bench.queues.display import Display
 from bench.queues.report import commit
 from bench.scale.brokers import scratch
 from bench.scale.figures import Row
-from bench.scale.report import Chapter, Circumstances, told
+from bench.scale.report import Chapter, Circumstances, missed_aims, told
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +36,18 @@ class Scenario:
 
 SCENARIOS = {
     "contest": Scenario(contest.contest, contest.NOTE),
+    "brokers": Scenario(brokers.brokers, brokers.NOTE),
+    "connections": Scenario(connections.connections, connections.NOTE),
     "failover": Scenario(failover.failover, failover.NOTE),
+    "moving": Scenario(moving.moving, moving.NOTE),
     "partitions": Scenario(partitions.partitions, partitions.NOTE),
+    "many": Scenario(many.many, many.NOTE),
+    "history": Scenario(history.history, history.NOTE),
 }
 
 
-def main() -> None:
+def main() -> int:
+    """1 if an aim was missed."""
     arguments = _parser().parse_args()
     plan = Plan(**{each.name: getattr(arguments, each.name) for each in fields(Plan)})
     is_trial = plan != Plan() or bool(arguments.only)
@@ -58,6 +74,10 @@ def main() -> None:
                 now = replace(circumstances, is_complete=name == names[-1])
                 report.write(chapters, now, servers.object_store)
                 display.say(f"written to {report.DOCUMENT}")
+    missed = missed_aims([row for chapter in chapters for row in chapter.rows])
+    for each in missed:
+        display.say(each)
+    return 1 if missed else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,9 +87,17 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seconds", type=float, default=full.seconds, help="of each load")
     parser.add_argument("--rounds", type=int, default=full.rounds)
     parser.add_argument("--partitions", type=int, default=full.partitions)
+    parser.add_argument("--groups", type=int, default=full.groups)
+    parser.add_argument(
+        "--connections", type=int, default=full.connections, help="of clients, over three brokers"
+    )
+    parser.add_argument(
+        "--idle-connections", type=int, default=full.idle_connections, help="of one protocol at one broker"
+    )
+    parser.add_argument("--history-bytes", type=int, default=full.history_bytes)
     parser.add_argument("--write", action="store_true", help="write the page after a trial too")
     return parser
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

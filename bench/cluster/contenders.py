@@ -1,6 +1,6 @@
 """What is compared: the local engine, and the shared storage by latency and replication."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +37,13 @@ class Place:
     database: str | None
     objects: str
 
-    def broker(self, name: str = "a") -> Broker:
+    def broker(self, name: str = "a", settings: Mapping[str, object] | None = None) -> Broker:
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
         if self.database is None:
-            return Broker(directory)
+            return Broker(directory, settings)
         options = ["--database", self.database, "--objects", self.objects, "--broker-name", name]
-        return Broker(directory, storage=options)
+        return Broker(directory, settings, storage=options)
 
 
 @contextmanager

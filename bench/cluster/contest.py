@@ -1,10 +1,12 @@
 """The same loads for the local engine and the shared storage, in turn."""
 
+import os
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from bench.cluster import loads
+from bench.cluster import loads, machine_limits
 from bench.cluster.contenders import (
     CONTENDERS,
     DIRECTORY,
@@ -16,19 +18,23 @@ from bench.cluster.contenders import (
     Place,
     place_of,
 )
+from bench.cluster.cpu import CpuSeconds, used
 from bench.cluster.database_use import use_of
+from bench.cluster.machine_limits import CONSUME, PRODUCE, MachineLimits
 from bench.cluster.plan import Stage
 from bench.queues.pacing import Latencies
 from bench.scale.brokers import Broker
 from bench.scale.figures import Row
 
-NOTE = """Contenders take turns, each with a new broker on an empty storage; ratios are taken within a round.
-Requests of one batch, built beforehand, go to 4 partitions, with 16 MiB in flight on one connection.
+NOTE = f"""Contenders take turns, each with a new broker on an empty storage; ratios are taken within a round.
+Four producers send requests of one batch, built beforehand, to 4 partitions, each with 4 MiB in flight.
 *Consume* is one connection that reads all of it from the beginning, 2 MiB of each partition per request; the
 broker has the newest 64 MiB in memory. *Half load* sends at half of the rate that this contender has just
 reached, and counts from the moment at which a request was due. Transactions, write-ahead log and objects are
 counted while the broker is flooded; they include housekeeping. Topics with `latency=inline` have objects,
-too, because groups of more than 512 KiB go there: most of a flood, and every 1 MB batch."""
+too: batches of more than 512 KiB go there, and a backlog of more than four groups, so most of a flood.
+
+{machine_limits.NOTE}"""
 
 _LARGE, _SMALL = "1 MB batches", "16 KB batches"
 _SIZES = {_LARGE: 1_000_000, _SMALL: 16_000}
@@ -56,8 +62,8 @@ def _figures() -> Iterator[Figure]:
     for size in _SIZES:
         is_large = size == _LARGE
         share = _OBJECT_SHARE if is_large else {}
-        yield Figure(section=f"Produce, {size}", unit="MB/s", least_ratio=share)
-        yield Figure(section=f"Consume, {size}", unit="MB/s", least_ratio=share)
+        yield Figure(section=f"{PRODUCE}, {size}", unit="MB/s", least_ratio=share)
+        yield Figure(section=f"{CONSUME}, {size}", unit="MB/s", least_ratio=share)
     yield Figure(section=f"{_LOW}, p50", unit="ms", most=_INLINE_P50)
     yield Figure(section=f"{_LOW}, p99", unit="ms", most=_INLINE_P99 | _OBJECT_MOST)
     for size in _SIZES:
@@ -79,9 +85,12 @@ class Contest:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._found: dict[tuple[str, Contender], list[float]] = defaultdict(list)
+        self._limits = MachineLimits(stage)
 
     def rows(self) -> Iterator[Row]:
         for number in range(self._stage.plan.rounds):
+            self._stage.display.say(f"  round {number + 1}: the servers alone")
+            self._limits.measure_ceilings()
             first = number % len(CONTENDERS)
             for contender in CONTENDERS[first:] + CONTENDERS[:first]:
                 self._stage.display.say(f"  round {number + 1}: {contender.name}")
@@ -106,6 +115,7 @@ class Contest:
                         yardstick_name=LOCAL.name,
                         least_ratio=figure.least_ratio.get(contender),
                     )
+        yield from self._limits.rows(_LARGE)
 
     def _measure(self, contender: Contender, place: Place, broker: Broker) -> None:
         seconds = self._stage.plan.seconds
@@ -114,21 +124,35 @@ class Contest:
         self._note_latencies(_LOW, contender, loads.one_at_a_time(low, seconds))
         for number, (size, batch_bytes) in enumerate(_SIZES.items()):
             target = loads.new_target(broker, f"flooded-{number}", contender.latency)
-            requests = loads.requests(target, batch_bytes)
+            requests = loads.requests_to(target, batch_bytes)
             loads.flood(target, requests, seconds * _WARM_UP_SHARE)
             before = None if place.database is None else use_of(place.database)
+            cpu = self._cpu(broker)
             done = loads.flood(target, requests, seconds)
-            self._note(f"Produce, {size}", contender, done.mb_per_second)
+            self._note_rate(PRODUCE, size, contender, done.bytes, done.seconds, self._cpu(broker).since(cpu))
             if before is not None and place.database is not None:
-                used, megabytes = use_of(place.database).since(before), done.bytes / 1e6
-                self._note(f"Database transactions, {size}", contender, used.transactions / megabytes)
-                self._note(f"Write-ahead log, {size}", contender, used.wal_bytes / megabytes)
-                self._note(f"Objects, {size}", contender, used.objects / megabytes * 1000)
-            self._note(f"Consume, {size}", contender, loads.read_all(target, seconds))
+                use, megabytes = use_of(place.database).since(before), done.bytes / 1e6
+                self._note(f"Database transactions, {size}", contender, use.transactions / megabytes)
+                self._note(f"Write-ahead log, {size}", contender, use.wal_bytes / megabytes)
+                self._note(f"Objects, {size}", contender, use.objects / megabytes * 1000)
+            cpu = self._cpu(broker)
+            read = loads.consume(target, seconds)
+            self._note_rate(CONSUME, size, contender, read.bytes, read.seconds, self._cpu(broker).since(cpu))
             half = loads.new_target(broker, f"half-{number}", contender.latency)
             rate = len(done.latencies) / done.seconds / 2
-            latencies = loads.paced(half, loads.requests(half, batch_bytes), rate, seconds)
+            os.sync()  # what the flood has left is not written while others wait
+            latencies = loads.paced(half, loads.requests_to(half, batch_bytes), rate, seconds)
             self._note_latencies(f"Acknowledgement at half load, {size}", contender, latencies)
+
+    def _cpu(self, broker: Broker) -> CpuSeconds:
+        return used(self._stage.servers, [broker], clients=time.process_time())
+
+    def _note_rate(
+        self, doing: str, size: str, contender: Contender, bytes: int, seconds: float, cpu: CpuSeconds
+    ) -> None:
+        self._note(f"{doing}, {size}", contender, bytes / seconds / 1e6)
+        if size == _LARGE:
+            self._limits.note(doing, contender, bytes, seconds, cpu)
 
     def _note_latencies(self, name: str, contender: Contender, found: Latencies) -> None:
         self._note(f"{name}, p50", contender, found.p50)

@@ -1,4 +1,4 @@
-"""Loads of Kafka requests: as fast as possible, one at a time, at a pace, and reading everything."""
+"""Loads of Kafka requests on one broker: as fast as possible, one at a time, at a pace, and reading all."""
 
 import itertools
 import math
@@ -8,26 +8,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench import wire
+from bench.cluster.fetching import WAIT_MS, Consumer, Read, fetch_request, read_all
+from bench.cluster.pushing import Producer, push
 from bench.queues.pacing import Latencies
 from bench.scale.asking import NotDone, connected, make_topics
 from bench.scale.brokers import Broker
-from posthouse.client.connection import BrokerConnection
-from posthouse.protocols.kafka.codec.generated.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    PartitionData,
-)
-from posthouse.records.batch import iter_headers, parse_header
+from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
+from posthouse.records.batch import parse_header
 
 PARTITIONS = 4
 RECORD_BYTES = 1000
-WINDOW_BYTES = 16 << 20
-"""As of a few producers: a batch is on its way for longer than on a local disk."""
-_PARTITION_BYTES = 2 << 20
-_FETCH_BYTES = 8 << 20
-_WAIT_MS = 500
+PRODUCERS = 4
+WINDOW_BYTES = 4 << 20
+"""Of each producer, as a client has that sends 5 requests before it waits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +39,22 @@ class Requests:
     records: int
     """In each of them."""
 
+    @property
+    def window(self) -> int:
+        """How many of them a producer sends before it waits."""
+        return max(WINDOW_BYTES // len(self.frames[0]), 1)
 
-def requests(target: Target, batch_bytes: int, record_bytes: int = RECORD_BYTES) -> Requests:
+
+def requests(
+    topic: bytes, partitions: Sequence[int], batch_bytes: int, record_bytes: int = RECORD_BYTES
+) -> Requests:
     batch = wire.batch(record_bytes, batch_bytes)
-    frames = [wire.produce_frame(target.topic, each, batch) for each in range(PARTITIONS)]
+    frames = [wire.produce_frame(topic, each, batch) for each in partitions]
     return Requests(frames=frames, records=parse_header(batch).count)
+
+
+def requests_to(target: Target, batch_bytes: int, record_bytes: int = RECORD_BYTES) -> Requests:
+    return requests(target.topic, range(PARTITIONS), batch_bytes, record_bytes)
 
 
 def new_target(broker: Broker, name: str, latency: str | None) -> Target:
@@ -64,16 +68,24 @@ def flood(target: Target, load: Requests, seconds: float) -> wire.Load:
     """As fast as the broker acknowledges. The generator does not read its answers, so what they acknowledged
     is counted in the log."""
     before = _records(target)
-    window = WINDOW_BYTES // len(load.frames[0])
-    done = wire.push(target.port, load.frames, math.inf, window, seconds=seconds)
+    producers = [
+        Producer(port=target.port, frames=rotated(load.frames, number), window=load.window)
+        for number in range(PRODUCERS)
+    ]
+    done = push(producers, seconds)
     found, expected = _records(target) - before, len(done.latencies) * load.records
     if found != expected:
         raise NotDone(f"{found} of {expected} records were acknowledged")
     return done
 
 
+def rotated(frames: Sequence[bytes], by: int) -> Sequence[bytes]:
+    at = by % len(frames)
+    return [*frames[at:], *frames[:at]]
+
+
 def one_at_a_time(target: Target, seconds: float) -> Latencies:
-    load = requests(target, 1, record_bytes=100)
+    load = requests_to(target, 1, record_bytes=100)
     done = wire.push(target.port, load.frames, math.inf, 1, seconds=seconds)
     return Latencies.of([int(each * 1e9) for each in done.latencies])
 
@@ -106,42 +118,17 @@ def paced(target: Target, load: Requests, rate: float, seconds: float) -> Latenc
     return Latencies.of([int((at - when) * 1e9) for at, when in zip(answered, due, strict=True)])
 
 
+def consume(target: Target, seconds: float) -> Read:
+    """One consumer reads every partition from its beginning."""
+    consumer = Consumer(port=target.port, topic=target.topic, partitions=range(PARTITIONS))
+    return read_all([consumer], seconds)
+
+
 def _records(target: Target) -> int:
     with connected(target.port) as connection:
-        return sum(each.high_watermark for each in _fetch(connection, target, [0] * PARTITIONS))
-
-
-def read_all(target: Target, seconds: float) -> float:
-    """MB/s of one consumer that reads every partition from its beginning."""
-    offsets = [0] * PARTITIONS
-    size = 0
-    begun = time.perf_counter()
-    with connected(target.port) as connection:
-        while True:
-            answer = _fetch(connection, target, offsets)
-            for each in answer:
-                for _, header in iter_headers(each.records or b""):
-                    offsets[each.partition_index] = header.next_offset
-                size += len(each.records or b"")
-            took = time.perf_counter() - begun
-            if took > seconds or all(offsets[each.partition_index] == each.high_watermark for each in answer):
-                return size / took / 1e6
-
-
-def _fetch(connection: BrokerConnection, target: Target, offsets: Sequence[int]) -> list[PartitionData]:
-    wanted = [
-        FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=_PARTITION_BYTES)
-        for number, offset in enumerate(offsets)
-    ]
-    request = FetchRequest(
-        max_wait_ms=_WAIT_MS,
-        min_bytes=1,
-        max_bytes=_FETCH_BYTES,
-        topics=[FetchTopic(topic_id=target.topic, partitions=wanted)],
-    )
-    answer = connection.ask(request, FetchResponse, wait=_WAIT_MS / 1000)
-    found = list(answer.responses[0].partitions)
-    for each in found:
-        if each.error_code:
-            raise NotDone(f"a fetch failed with code {each.error_code}")
-    return found
+        request = fetch_request(target.topic, dict.fromkeys(range(PARTITIONS), 0))
+        answer = connection.ask(request, FetchResponse, wait=WAIT_MS / 1000)
+    found = answer.responses[0].partitions
+    if failed := [each.error_code for each in found if each.error_code]:
+        raise NotDone(f"a fetch failed with code {failed[0]}")
+    return sum(each.high_watermark for each in found)

@@ -5,8 +5,9 @@ import time
 from collections.abc import Iterator
 
 from bench import wire
+from bench.cluster.clusters import wait_for_members
 from bench.cluster.contenders import INLINE, Place, place_of
-from bench.cluster.failover import produce_until_acknowledged, seconds_until_served
+from bench.cluster.failover import seconds_until_served
 from bench.cluster.plan import Stage
 from bench.scale.asking import connected, make_topics, metadata
 from bench.scale.brokers import Broker
@@ -18,6 +19,7 @@ NOTE = f"""Topics of {PER_TOPIC:,} partitions each; one partition in {WITH_RECOR
 a stop* runs from the command to the ready line: the broker takes the lease and reads all logs. *Failover* is
 as above, with all these partitions."""
 MOST_START = 20.0
+MOST_MEMORY = 300.0
 _WINDOW = 200
 
 
@@ -28,12 +30,12 @@ def partitions(stage: Stage) -> Iterator[Row]:
         broker = place.broker("a")
         try:
             begun = time.perf_counter()
-            names = _make(broker, count)
+            names = make_partitions(broker, count)
             took = time.perf_counter() - begun
             yield Row(section=section, name="made", unit="partitions/s", rounds=(count / took,))
             stage.display.say("  writing records")
-            _write_some(broker, names)
-            yield Row(section=section, name="memory", unit="MiB", rounds=(broker.rss_mib(),))
+            write_some(broker, names)
+            yield _memory(section, "memory", broker)
             broker.stop()
             broker = place.broker("a")
             yield Row(
@@ -43,14 +45,20 @@ def partitions(stage: Stage) -> Iterator[Row]:
                 rounds=(broker.seconds_to_ready,),
                 most=MOST_START,
             )
-            yield Row(section=section, name="memory after the start", unit="MiB", rounds=(broker.rss_mib(),))
-            took = _failover(place, broker)
-            yield Row(section=section, name="failover", unit="s", rounds=(took,), most=MOST_START)
+            yield _memory(section, "memory after the start", broker)
+            for name, seconds in _failover(place, broker, names[0]).items():
+                name = f"failover, until {name}"
+                yield Row(section=section, name=name, unit="s", rounds=(seconds,), most=MOST_START)
         finally:
             broker.kill()
 
 
-def _make(broker: Broker, count: int) -> list[str]:
+def _memory(section: str, name: str, broker: Broker) -> Row:
+    return Row(section=section, name=name, unit="MiB", rounds=(broker.rss_mib(),), most=MOST_MEMORY)
+
+
+def make_partitions(broker: Broker, count: int) -> list[str]:
+    """The names of their topics."""
     names = [f"topic-{number:05d}" for number in range(math.ceil(count / PER_TOPIC))]
     with connected(broker.kafka) as connection:
         for number, name in enumerate(names):
@@ -58,7 +66,8 @@ def _make(broker: Broker, count: int) -> list[str]:
     return names
 
 
-def _write_some(broker: Broker, names: list[str]) -> None:
+def write_some(broker: Broker, names: list[str]) -> None:
+    """A record into one partition in `WITH_RECORDS`."""
     batch = wire.batch(100, 1)
     with connected(broker.kafka) as connection:
         found = metadata(connection, names).topics
@@ -70,11 +79,10 @@ def _write_some(broker: Broker, names: list[str]) -> None:
     wire.push(broker.kafka, frames, sum(map(len, frames)), _WINDOW)
 
 
-def _failover(place: Place, holder: Broker) -> float:
-    standby = place.broker("b")
+def _failover(place: Place, coordinator: Broker, topic: str) -> dict[str, float]:
+    member = place.broker("b")
     try:
-        topic = wire.topic_id(holder.kafka, "topic-00000")
-        produce_until_acknowledged(standby, topic)
-        return seconds_until_served(holder, standby, topic)
+        wait_for_members([member], 2)
+        return seconds_until_served(coordinator, member, wire.topic_id(coordinator.kafka, topic))
     finally:
-        standby.kill()
+        member.kill()

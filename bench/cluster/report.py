@@ -9,7 +9,7 @@ from bench.scale.report import Chapter, Circumstances
 DOCUMENT = Path("docs/benchmarks-cluster.md")
 _PACKAGES = ("posthouse", "uvloop", "psycopg", "obstore")
 
-INTRODUCTION = """# Benchmarks of the shared storage
+INTRODUCTION = """# Benchmarks of the shared storage, and of several brokers
 
 `{command}` made this page at commit {commit}{reservation}.
 It compares the log on PostgreSQL and an object store with the local engine: *local* is `posthouse serve
@@ -18,7 +18,7 @@ It compares the log on PostgreSQL and an object store with the local engine: *lo
 acknowledged. Objects are in {store}; *object in a directory* has them in files (`--objects file:///…`).
 PostgreSQL (with syncs), its standby, the object store, brokers and load generators share one machine, its
 cores and one disk, on loopback. So the **ratios** to the local engine are lower than with servers of their
-own: versitygw alone takes about 3 s of CPU for each GB. If something was measured more than once, the tables
+own: what the servers take of the machine is shown, too. If something was measured more than once, the tables
 show the median and, in brackets, the lowest and the highest.
 """
 

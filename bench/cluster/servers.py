@@ -15,7 +15,11 @@ import pytest
 from tests.postgres import PostgresServer, free_port, need_postgres
 from tests.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
-OPTIONS = ("shared_buffers=512MB", "max_wal_size=4GB", "checkpoint_timeout=15min")
+OPTIONS = ("shared_buffers=512MB", "max_wal_size=4GB", "min_wal_size=1GB", "checkpoint_timeout=15min")
+RECYCLED_BYTES = 1 << 30
+"""Of the write-ahead log. A server that has run for a while writes into files that it used before; a new one
+makes each file of 16 MiB, and commits wait for it."""
+_MESSAGE_BYTES = 8 << 20
 _STANDBY = "standby"
 _SYNC_LIMIT = 60.0
 _SYNCHRONOUS = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
@@ -27,6 +31,7 @@ class Servers:
     alone: PostgresServer
     replicated: PostgresServer
     """With a synchronous standby: a commit is answered when both have it on disk."""
+    standby: PostgresServer
     store: S3Server | None
     """None: objects are files in a directory."""
 
@@ -35,6 +40,8 @@ class Servers:
         server = self.replicated if has_standby else self.alone
         name = "b" + os.urandom(6).hex()
         server.execute(f"CREATE DATABASE {name}")
+        for each in (self.replicated, self.standby) if has_standby else (self.alone,):
+            each.execute("CHECKPOINT")  # now, and not while something is measured
         return server.url(name)
 
     def new_objects(self, *, in_directory: bool) -> str:
@@ -48,12 +55,21 @@ class Servers:
         return f"file://{place.resolve()}"
 
     @property
+    def database_pids(self) -> list[int]:
+        running = [each.process for each in (self.alone, self.replicated, self.standby)]
+        return [each.pid for each in running if each is not None]
+
+    @property
+    def store_pid(self) -> int | None:
+        return None if self.store is None or self.store.process is None else self.store.process.pid
+
+    @property
     def object_store(self) -> str:
         return "versitygw, an S3 server" if self.store is not None else "a directory"
 
 
 @contextlib.contextmanager
-def running_servers(directory: Path) -> Iterator[Servers]:
+def running_servers(directory: Path, *, recycled_bytes: int = RECYCLED_BYTES) -> Iterator[Servers]:
     """Raises RuntimeError without PostgreSQL."""
     try:
         need_postgres()
@@ -63,8 +79,11 @@ def running_servers(directory: Path) -> Iterator[Servers]:
     with contextlib.ExitStack() as cleanup:
         alone = _started(cleanup, directory / "alone")
         replicated = _started(cleanup, directory / "replicated")
-        _add_standby(cleanup, replicated, directory / _STANDBY)
-        yield Servers(directory, alone, replicated, _store(cleanup, directory / "s3"))
+        standby = _added_standby(cleanup, replicated, directory / _STANDBY)
+        for each in (alone, replicated):
+            _write_ahead(each, recycled_bytes)
+        store = _store(cleanup, directory / "s3")
+        yield Servers(directory, alone, replicated, standby, store)
 
 
 def _started(cleanup: contextlib.ExitStack, directory: Path) -> PostgresServer:
@@ -75,12 +94,21 @@ def _started(cleanup: contextlib.ExitStack, directory: Path) -> PostgresServer:
     return server
 
 
+def _write_ahead(server: PostgresServer, size: int) -> None:
+    """Let it write so much into its log; the next checkpoint recycles the files."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        for _ in range(size // _MESSAGE_BYTES):
+            connection.execute(
+                "SELECT pg_logical_emit_message(false, 'bench', repeat('x', %s))", [_MESSAGE_BYTES]
+            )
+
+
 def _ended(server: PostgresServer | S3Server) -> None:
     if server.process is not None:
         server.kill()
 
 
-def _add_standby(cleanup: contextlib.ExitStack, primary: PostgresServer, directory: Path) -> None:
+def _added_standby(cleanup: contextlib.ExitStack, primary: PostgresServer, directory: Path) -> PostgresServer:
     standby = PostgresServer(directory.resolve(), free_port(), OPTIONS)
     address = f"{primary.url()}?application_name={_STANDBY}"
     owner = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
@@ -100,6 +128,7 @@ def _add_standby(cleanup: contextlib.ExitStack, primary: PostgresServer, directo
             if time.monotonic() > deadline:
                 raise RuntimeError("the standby of PostgreSQL does not become synchronous")
             time.sleep(0.05)
+    return standby
 
 
 def _store(cleanup: contextlib.ExitStack, directory: Path) -> S3Server | None:

@@ -104,15 +104,21 @@ def aims(row: Row) -> str:
     return "; ".join(f"{aim}: {verdict}" for aim, verdict in row.aims())
 
 
-def _aims(rows: Sequence[Row]) -> list[str]:
-    told = [(row, *each) for row in rows for each in row.aims()]
-    reached = sum(verdict is Verdict.REACHED for _, _, verdict in told)
-    missed = [
-        f"- missed: {row.section}, {row.name}: {_found(row)}; the aim was {aim}"
-        for row, aim, verdict in told
+def missed_aims(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each."""
+    return [
+        f"missed: {row.section}, {row.name}: {_found(row)}; the aim was {aim}"
+        for row in rows
+        for aim, verdict in row.aims()
         if verdict is Verdict.MISSED
     ]
-    return ["## Aims", "", f"{reached} of {len(told)} aims are reached.", *([""] if missed else []), *missed]
+
+
+def _aims(rows: Sequence[Row]) -> list[str]:
+    missed = [f"- {each}" for each in missed_aims(rows)]
+    count = sum(len(row.aims()) for row in rows)
+    reached = f"{count - len(missed)} of {count} aims are reached."
+    return ["## Aims", "", reached, *([""] if missed else []), *missed]
 
 
 def _found(row: Row) -> str:

@@ -140,7 +140,9 @@ class App:
             for each in self._served:
                 tls = self._certificates if each.has_tls and not each.is_passed_on else None
                 if sockets is None:
-                    self.listeners[each.name] = await each.listener.start(each.settings.address, tls)
+                    self.listeners[each.name] = await each.listener.start(
+                        each.settings.address, tls, setting=each.name
+                    )
                 else:
                     self.listeners[each.name] = each.listener.start_on(sockets[each.name], tls)
             if self._tracing is not None:

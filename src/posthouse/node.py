@@ -27,7 +27,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import inspect
 from posthouse.storage.shared.membership.lease import LeaseTimes
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class NodeParts:
     """Of a node that has started."""
 
     place: NodePlace
-    registry: Registry
+    registry: BrokerRegistry
     peers: PeerListener
     roles: NodeRoles
     running: asyncio.Task[None]
@@ -123,7 +123,7 @@ class Node:
             version=posthouse.__version__,
             node_id=self.settings.node_id,
         )
-        registry = Registry(self._database, registration)
+        registry = BrokerRegistry(self._database, registration)
         node_id = await registry.register()
         own = ClusterBroker(
             id=node_id,

@@ -67,12 +67,11 @@ class NodeApp:
     """Started once, stopped once."""
 
     def __init__(self, node: NodeContext, lease: Lease, keeper: ScopeKeeper, *, coordinates: bool) -> None:
-        """Of the coordinator, or of a member. `keeper` has the scopes of groups, in both roles."""
+        """Of the coordinator, or of a member. While it serves, the `keeper` gives it scopes of groups."""
         self._node = node
         self._lease = lease
         self._keeper = keeper
         self._keeping: asyncio.Task[None] | None = None
-        self._coordinates = coordinates
         traffic = PeerTraffic()
         self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         storage = node.storages.make(lease, coordinates=coordinates)
@@ -133,8 +132,10 @@ class NodeApp:
         return partial(listener.adopt, origin=origin)
 
     def sweep(self) -> None:
-        """To be called about once a second."""
+        """To be called about once a second. Raises what the keeper of scopes has failed with."""
         self._relay.sweep()
+        if self._keeping is not None and self._keeping.done():
+            self._keeping.result()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""

@@ -17,7 +17,7 @@ from posthouse.storage.contract import Storage
 from posthouse.storage.log_news import Grown, LogNews
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.lease import Lease, LeaseTimes
-from posthouse.storage.shared.membership.registry import Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry
 
 AGAIN_SECONDS = 0.5
 REST_SECONDS = 5.0
@@ -58,7 +58,7 @@ class NodeContext:
     loaded: LoadedSettings
     place: NodePlace
     database: Database
-    registry: Registry
+    registry: BrokerRegistry
     own: ClusterBroker
     secret: bytes
     """Of the cluster: brokers prove with it that they belong to it."""
@@ -81,8 +81,8 @@ class NodeContext:
             raise NodeFailed(str(self.registry.failure))
 
     def end_if_commits_are_lost(self, lease: Lease, confirmed_losses: int) -> None:
-        """The lease ends if the database has lost commits since so many losses were confirmed: the storage
-        remembers what is gone."""
+        """End the lease if the database has lost commits since `confirmed_losses`: the storage in memory has
+        commits that are gone."""
         if self.registry.loss is not None:
             lease.fenced(self.registry.loss)
         elif self.registry.view.confirmed_losses != confirmed_losses:

@@ -10,7 +10,6 @@ from posthouse.model.scopes import COORDINATOR
 from posthouse.node_app import MovedConnection, NodeApp
 from posthouse.node_context import ABANDON_SECONDS, AGAIN_SECONDS, REST_SECONDS, NodeContext, NodeFailed
 from posthouse.node_scopes import SETTLED_SECONDS, ScopeKeeper
-from posthouse.storage.shared.database import DatabaseAway
 from posthouse.storage.shared.membership.scopes import Scopes
 
 log = logging.getLogger(__name__)
@@ -64,15 +63,9 @@ class CoordinatorRole:
             finally:
                 self.app = None
                 await self._stop(app)
-        if not self._has_to_end:  # else it is released with the lease
-            await self._release()
+        if not self._node.stopping.is_set():  # else it is released with the lease
+            await self._scopes.give_up(COORDINATOR)
         return app is not None and not self._has_to_end
-
-    async def _release(self) -> None:
-        try:
-            await self._scopes.release(COORDINATOR)
-        except DatabaseAway as error:  # the next campaign repeats it
-            log.warning("broker %s could not release the scope coordinator: %s", self._node.own.name, error)
 
     async def _started_app(self, *, is_first: bool) -> NodeApp | None:
         """None if this broker cannot serve now."""
@@ -130,6 +123,7 @@ class CoordinatorRole:
                 node.check_registry()
                 app.check()
                 node.end_if_commits_are_lost(self._lease, confirmed_losses)
+                app.sweep()
                 await asyncio.wait(waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waiting:

@@ -24,8 +24,8 @@ class NodePlace:
         bound: dict[str, ListeningSockets] = {}
         try:
             for each in settings.listeners:
-                bound[each.name] = await ListeningSockets.bind(each.address)
-            return cls(settings, bound, await ListeningSockets.bind(settings.peer))
+                bound[each.name] = await ListeningSockets.bind(each.address, each.name)
+            return cls(settings, bound, await ListeningSockets.bind(settings.peer, "peer"))
         except BaseException:
             for sockets in bound.values():
                 sockets.close()

@@ -90,15 +90,15 @@ class NodeRoles:
         """In all roles, until the lease is lost or the node is to stop."""
         node = self._node
         scopes = self.scopes = Scopes(node.database, lease, lambda: node.registry.seen)
-        self.keeper = ScopeKeeper(node.own, scopes, clock=node.clock, moves=node.moves)
+        keeper = self.keeper = ScopeKeeper(node.own, scopes, clock=node.clock, moves=node.moves)
         try:
             coordinates = self._campaign.is_wanted and await self._campaign.try_to_take(scopes)
             while not node.stopping.is_set() and not lease.is_lost:
                 if coordinates:
-                    await self._coordinate(scopes, self.keeper)
+                    await self._coordinate(scopes, keeper)
                     coordinates = False
                 else:
-                    coordinates = await self._be_member(scopes, self.keeper)
+                    coordinates = await self._be_member(scopes, keeper)
         finally:
             node.registry.is_ready = False
             self.scopes = self.keeper = None

@@ -51,7 +51,7 @@ class ScopeServer(Protocol):
         then it is not served either, and can be released or taken again."""
 
 
-class Heartbeats(Protocol):
+class HeartbeatView(Protocol):
     @property
     def view(self) -> ClusterView: ...
 
@@ -91,7 +91,7 @@ class ScopeKeeper:
         """By the app that it runs with."""
         return frozenset(self._loaded)
 
-    async def run(self, server: ScopeServer, heartbeats: Heartbeats) -> None:
+    async def run(self, server: ScopeServer, heartbeats: HeartbeatView) -> None:
         """For one app, which has started. Until it is cancelled; then the app must be stopped: it may be in
         the middle of loading a scope."""
         view = heartbeats.view

@@ -2,25 +2,39 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from bench.cluster import database_use, failover, report
-from bench.cluster.contenders import CONTENDERS, OBJECT_STANDBY
+from bench.cluster import brokers, connections, database_use, failover, moves, moving, report
+from bench.cluster.contenders import CONTENDERS, INLINE, OBJECT_STANDBY
 from bench.cluster.contest import contest
+from bench.cluster.cpu import Kind
+from bench.cluster.history import history
+from bench.cluster.many import many
 from bench.cluster.partitions import partitions
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import Servers, running_servers
 from bench.queues.display import Display
+from bench.scale import idle
+from bench.scale.figures import Row
 from bench.scale.report import Chapter, Circumstances
 from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
 
 pytestmark = cluster_only
 
-TINY = Plan(seconds=0.1, rounds=1, partitions=1200)
+TINY = Plan(
+    seconds=0.1,
+    rounds=1,
+    partitions=1200,
+    history_bytes=2_000_000,
+    groups=30,
+    connections=90,
+    idle_connections=20,
+)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +42,7 @@ def servers() -> Iterator[Servers]:
     need_postgres()
     with (
         tempfile.TemporaryDirectory(dir=IN_MEMORY, prefix="posthouse-bench-") as directory,
-        running_servers(Path(directory)) as running,
+        running_servers(Path(directory), recycled_bytes=0) as running,
     ):
         yield running
 
@@ -38,28 +52,83 @@ def stage(servers: Servers) -> Stage:
     return Stage(TINY, Display(Console(quiet=True)), servers)
 
 
-def test_every_figure_of_every_contender(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_use, "_FLUSHED_SECONDS", 0.0)
+
+
+def sections(rows: list[Row]) -> list[str]:
+    return list(dict.fromkeys(row.section for row in rows))
+
+
+def test_every_figure_of_every_contender(stage: Stage) -> None:
     rows = list(contest(stage))
-    sections = list(dict.fromkeys(row.section for row in rows))
-    assert len(sections) == 16
-    compared = [row for row in rows if row.unit in ("MB/s", "ms")]
+    limits = [row for row in rows if "alone" in row.section or "allows" in row.section]
+    figures = [row for row in rows if row not in limits]
+    assert len(sections(figures)) == 16
+    compared = [row for row in figures if row.unit in ("MB/s", "ms")]
     assert len(compared) == 10 * len(CONTENDERS)
-    assert len(rows) == len(compared) + 6 * (len(CONTENDERS) - 1)
+    assert len(figures) == len(compared) + 6 * (len(CONTENDERS) - 1)
     assert all(row.spread.middle > 0 for row in compared)
     assert all((row.ratio is None) == (row.name == "local") for row in compared)
+    assert len(sections(limits)) == 3
+    beside = [row for row in limits if row.yardstick]
+    assert len(beside) == 2 * (3 + 4), "the object store alone, and busy cores; local has no object store"
     circumstances = Circumstances(command="c", commit="abc", is_trial=True, is_complete=True)
     page = report.page([Chapter("How.", rows)], circumstances, "a directory")
     assert "Objects are in a directory; " in page
     assert "| object, synchronous standby | " in page
     assert " × local | ≥ 0.6 × local: " in page
+    assert " × busy cores |" in page
 
 
-def test_a_killed_holder_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_brokers(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Long enough for CPU time that can be seen.
+    stage = Stage(replace(TINY, seconds=0.5), Display(Console(quiet=True)), servers)
+    load = brokers.Load(name="16 KB batches, inline", batch_bytes=16_000, contender=INLINE)
+    monkeypatch.setattr(brokers, "LOADS", (load,))
+    rows = list(brokers.brokers(stage))
+    assert len(sections(rows)) == 6
+    rates = [row for row in rows if row.name in ("1 broker", "2 brokers", "3 brokers") and row.unit == "MB/s"]
+    assert len(rates) == 6
+    assert [bool(row.aims()) for row in rates] == [False, False, True] * 2, "three are compared with one"
+    costs = [row for row in rows if row.unit == "ms per MB"]
+    assert len(costs) == 2 * 3 * len(Kind)
+    assert all(row.spread.middle > 0 for row in costs if str(Kind.CLIENTS) in row.name)
+    assert len([row for row in rows if row.unit == "transactions per MB"]) == 3
+    assert len([row for row in rows if row.unit == "%" and row.aims()]) == 2, "predictions are checked"
+
+
+def test_the_cost_of_a_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_PROTOCOLS", (idle.AMQP,))
+    rows = list(connections.connections(stage))
+    assert [row.name for row in rows if row.unit == "KiB"] == [
+        "AMQP, at the coordinator: memory",
+        "AMQP, at a member: memory of the coordinator",
+        "AMQP, at a member: memory",
+    ]
+    assert len(rows) == 6
+
+
+def test_a_killed_coordinator_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failover, "MEASURED", (OBJECT_STANDBY,))
-    [row] = failover.failover(stage)
-    assert row.name == OBJECT_STANDBY.name
-    assert 0 < row.spread.middle < 60
+    produce, commit = failover.failover(stage)
+    assert 0 < produce.spread.middle < commit.spread.middle < 60
+
+
+def test_clients_while_brokers_change(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "_SETTLED_SECONDS", 0.2)
+    first = [each for each in moves.SEQUENCES[0] if each.run is not moves.kill]
+    monkeypatch.setattr(moving, "SEQUENCES", [first])
+    rows = list(moving.moving(stage))
+    found = sections(rows)
+    assert found[0] == "Nothing moves"
+    assert found[-1] == "While a broker changes: stop of the coordinator of a group"
+    for section in found[1:]:
+        of_move = {row.name: row for row in rows if row.section == section}
+        assert of_move[moving._LONGEST].spread.middle > 0
+        assert of_move["produce, p99"].spread.middle >= of_move["produce, p50"].spread.middle > 0
+        assert of_move["offset commits, p99"].spread.middle > 0
 
 
 def test_many_partitions(stage: Stage) -> None:
@@ -69,6 +138,32 @@ def test_many_partitions(stage: Stage) -> None:
         "memory",
         "start after a stop",
         "memory after the start",
-        "failover",
+        "failover, until a produce",
+        "failover, until an offset commit",
     ]
     assert all(row.spread.middle > 0 for row in rows)
+    assert len([row for row in rows if row.aims()]) == 5
+
+
+def test_many_of_everything(stage: Stage) -> None:
+    rows = list(many(stage))
+    names = [row.name for row in rows]
+    assert sum(row.spread.middle for row in rows if row.name.endswith("connections")) == TINY.connections
+    for broker in "abc":
+        for figure in ("memory", "start", "memory after the start"):
+            [row] = [row for row in rows if row.name == f"broker {broker}: {figure}"]
+            assert row.spread.middle > 0 and row.aims()
+    assert names[0] == "groups made"
+
+
+@pytest.mark.timeout(600)
+def test_history_for_spark(stage: Stage) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra 'spark'")
+    if stage.servers.store is None:
+        pytest.skip("there is no S3 server")
+    rows = list(history(stage))
+    rates = [row for row in rows if row.unit == "MB/s"]
+    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * 2
+    assert all(row.spread.middle > 0 for row in rates)
+    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 4
+    assert len([row for row in rows if row.unit == "s/GB"]) == 6

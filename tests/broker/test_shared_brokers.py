@@ -24,6 +24,7 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.scopes import scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
@@ -242,6 +243,7 @@ async def test_offsets_of_a_topic_whose_deletion_was_not_answered_are_forgotten(
     topic = await brokers.create("orders")
     offsets = brokers.coordinator.groups.offsets
     group = GroupId("readers")
+    await brokers.coordinator.take_scope(scope_of_group(group))
     committed = NewOffset(partition=topic.partition(0), offset=0)
     assert await offsets.commit(group, MemberIdentity(member=MemberId("")), [committed]) == [None]
     lost.count = 4

@@ -82,13 +82,17 @@ def test_a_second_broker_on_the_same_directory_is_told_so(tmp_path: Path) -> Non
         )
 
 
-def test_a_port_that_is_taken() -> None:
+@pytest.mark.parametrize("option", ["--kafka", "--amqp", "--admin"])
+def test_a_port_that_is_taken(option: str) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
-        sentence = one_sentence(
-            posthouse("serve", "--memory", "--kafka", f"127.0.0.1:{port}", "--amqp", "127.0.0.1:0", *ADMIN), 2
-        )
-    assert f"port {port} of 127.0.0.1 is in use" in sentence
+        free = {"--kafka": "127.0.0.1:0", "--amqp": "127.0.0.1:0", "--admin": "127.0.0.1:0"}
+        given = [word for pair in (free | {option: f"127.0.0.1:{port}"}).items() for word in pair]
+        sentence = one_sentence(posthouse("serve", "--memory", *given), 2)
+    assert sentence == (
+        f"port {port} of 127.0.0.1 is in use; stop the program that has it or choose another port with "
+        f"{option}"
+    )
 
 
 def test_the_network_is_opened_only_on_demand() -> None:

@@ -49,7 +49,7 @@ def test_init_creates_the_tables_and_status_shows_an_empty_storage(database: str
     assert found["cluster_id"]
     assert found["brokers"] == []
     assert [each["state"] for each in found["slots"]] == ["open"] + ["free"] * 15
-    assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0}
+    assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0, "held": 0}
     assert SECRET not in done.stderr + shown.stdout + shown.stderr + json.dumps(found)
 
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import contextlib
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from uuid import uuid4
 
 import pika
@@ -14,6 +16,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from pika.adapters.blocking_connection import BlockingChannel
 
 from posthouse.settings import Address
+from tests.java import jars
 
 _PAUSE_SECONDS = 0.02
 _SEND_SECONDS = 60
@@ -158,6 +161,52 @@ class Aiokafka(Survivor):
                 for messages in (await consumer.getmany(timeout_ms=200)).values():
                     self.read += [int(message.value or b"") for message in messages]
         await consumer.stop()
+
+
+class JavaClients(Survivor):
+    """kafka-clients, in a JVM of its own; it knows one address."""
+
+    def __init__(self, address: str, libraries: Path, errors: Path) -> None:
+        """`errors` is the file for what the JVM says besides."""
+        super().__init__()
+        program = Path(__file__).with_name("Survivor.java")
+        command = jars.java(jars.compiled(program, libraries), program.stem, address, "java")
+        self._has_sent_all = threading.Event()
+        with errors.open("w") as file:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True
+            )
+
+    def _produce(self) -> None:
+        """The JVM does, until it is told that it is enough."""
+        assert self._process.stdin is not None
+        self._is_over.wait()
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        assert self._has_sent_all.wait(_SEND_SECONDS), "the JVM has not sent all"
+
+    def _consume(self) -> None:
+        """The JVM does, and tells of both."""
+        assert self._process.stdout is not None
+        try:
+            while self._lacks():
+                word, _, number = self._process.stdout.readline().strip().partition(" ")
+                assert word, f"the JVM has ended with {self._process.wait(_SEND_SECONDS)}"
+                self._heard(word, number)
+        finally:
+            self.kill()
+
+    def _heard(self, word: str, number: str) -> None:
+        if word == "sent":
+            self.acknowledged(int(number))
+        elif word == "read":
+            self.read.append(int(number))
+        elif word == "produced":
+            self._has_sent_all.set()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class Pika(Survivor):

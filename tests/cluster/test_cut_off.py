@@ -1,32 +1,22 @@
 """A holder that cannot reach the database: another broker may have taken over by now."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from typing import Any
-from uuid import uuid4
 
 import httpx
 import pytest
 from confluent_kafka import Producer
 
-from posthouse.app import App
-from posthouse.model.address import Address
-from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.clock import SystemClock
 from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
-from posthouse.protocols.membership import Membership
-from posthouse.storage.memory.engine import MemoryStorage
+from tests.cluster.coordinator_app import WITH_ANOTHER, coordinator_app
 from tests.cluster.cuttable import cuttable
 from tests.cluster.nodes import coordinates, is_closed, node, until
 from tests.protocols.kafka.handlers.group_wire import join_request
 from tests.protocols.kafka.wire import Wire
-from tests.served import on_any_port
 
 
 async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> None:
@@ -61,43 +51,9 @@ async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> No
             await second.stop()
 
 
-@dataclass(slots=True)
-class _Lease:
-    """A test sets what the broker knows of it."""
-
-    is_valid: bool = True
-    is_cut_off: bool = False
-    epoch: int = 1
-    seconds_left: float = 1.0
-
-    def cut_off(self) -> None:
-        self.is_valid = False
-        self.is_cut_off = True
-
-
-_OWN = ClusterBroker(
-    id=1, name="a", incarnation=uuid4(), addresses={"kafka": Address("127.0.0.1", 1)}, version="1"
-)
-_OTHER = replace(_OWN, id=2, name="b", incarnation=uuid4())
-_ALONE = ClusterView(brokers=(_OWN,))
-_WITH_ANOTHER = ClusterView(brokers=(_OWN, _OTHER))
-
-
-@asynccontextmanager
-async def _holder(view: ClusterView = _ALONE, **settings: Any) -> AsyncIterator[tuple[App, _Lease]]:
-    lease = _Lease()
-    membership = Membership(own=_OWN, lease=lease, view=lambda: view)
-    app = App(on_any_port(**settings), storage=MemoryStorage(SystemClock()), membership=membership)
-    await app.start()
-    try:
-        yield app, lease
-    finally:
-        await app.stop(at_once=True)
-
-
 @pytest.mark.parametrize("asked", [MetadataRequest(), DescribeClusterRequest()])
 async def test_it_does_not_name_itself_as_the_leader_if_there_are_others(asked: Any) -> None:
-    async with _holder(_WITH_ANOTHER) as (app, lease), Wire(str(app.listeners["kafka"])) as wire:
+    async with coordinator_app(WITH_ANOTHER) as (app, lease), Wire(str(app.listeners["kafka"])) as wire:
         assert await wire.ask(MetadataRequest(), MetadataResponse)
         lease.cut_off()
         wire.send(asked)
@@ -105,7 +61,7 @@ async def test_it_does_not_name_itself_as_the_leader_if_there_are_others(asked: 
 
 
 async def test_it_answers_who_leads_if_there_are_no_others() -> None:
-    async with _holder() as (app, lease), Wire(str(app.listeners["kafka"])) as wire:
+    async with coordinator_app() as (app, lease), Wire(str(app.listeners["kafka"])) as wire:
         lease.cut_off()
         assert (await wire.ask(MetadataRequest(), MetadataResponse)).controller_id == 1
         assert (await wire.ask(DescribeClusterRequest(), DescribeClusterResponse)).controller_id == 1
@@ -113,7 +69,7 @@ async def test_it_answers_who_leads_if_there_are_no_others() -> None:
 
 async def test_a_request_that_waited_is_not_answered_any_more() -> None:
     async with (
-        _holder(group_initial_rebalance_ms=500) as (app, lease),
+        coordinator_app(group_initial_rebalance_ms=500) as (app, lease),
         Wire(str(app.listeners["kafka"])) as wire,
     ):
         joining = join_request("g", "", group_instance_id="i")  # a static member gets its place at once
@@ -124,7 +80,7 @@ async def test_a_request_that_waited_is_not_answered_any_more() -> None:
 
 
 async def test_silent_connections_end_with_the_lease() -> None:
-    async with _holder() as (app, lease):
+    async with coordinator_app() as (app, lease):
         amqp = app.listeners["amqp"]
         reader, writer = await asyncio.open_connection(amqp.host, amqp.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
@@ -140,7 +96,7 @@ async def test_silent_connections_end_with_the_lease() -> None:
 
 
 async def test_http_reads_and_does_not_change() -> None:
-    async with _holder() as (app, lease), httpx.AsyncClient() as http:
+    async with coordinator_app() as (app, lease), httpx.AsyncClient() as http:
         topics = f"http://{app.listeners['admin']}/v1/topics"
         assert (await http.post(topics, json={"name": "t"})).status_code == 201
         lease.cut_off()

@@ -9,14 +9,17 @@ import psycopg
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from posthouse import node_scopes
 from posthouse.model.brokers import ClusterView
 from posthouse.model.errors import InvalidConfig, NotLeader
-from posthouse.model.scopes import COORDINATOR, GROUPS, SCOPES, scope_of_group
+from posthouse.model.scopes import COORDINATOR, SCOPES, scope_of_group
+from posthouse.node import Node
 from posthouse.node_context import NodeFailed
 from posthouse.node_roles import Role
 from posthouse.storage.operations import Put
 from posthouse.storage.shared.administration.administration import accept_loss
-from posthouse.storage.shared.database import DatabaseAway
+from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.membership.cluster_control import DatabaseControl
 from posthouse.storage.spaces import Space
 from tests.cluster.holders import coordinator, fence
 from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
@@ -269,31 +272,39 @@ async def test_a_member_that_was_fenced_closes_all_and_begins_anew(url: str, sql
         await producer.stop()
 
 
+def _sees_all(node: Node) -> bool:
+    return len(node.view.brokers) == 2 and set(node.view.holders) == set(SCOPES)
+
+
 async def test_all_brokers_see_the_leases_and_who_holds_what(url: str) -> None:
     async with nodes(url, "a", "b") as (first, second):
-        await until(lambda: len(first.view.brokers) == 2 and COORDINATOR in second.view.holders)
+        await until(lambda: all(_sees_all(each) for each in (first, second)))
         for view in (first.view, second.view):
-            assert set(view.holders) == set(SCOPES)
-            assert view.holder_of(COORDINATOR) == view.holder_of(GROUPS[5]) == view.brokers[0]
+            assert view.holder_of(COORDINATOR) == view.brokers[0]
         await until(lambda: all(each.lease_seconds_left > 0 for each in second.view.brokers))
         scopes = second.parts.roles.scopes
         assert scopes is not None
         assert await scopes.take(SCOPES) == set()
 
 
-async def test_a_member_commits_offsets_of_groups_whose_scope_it_was_given(url: str) -> None:
+async def test_a_member_commits_offsets_of_groups_whose_scope_it_was_given(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_scopes, "HANDOVER_SECONDS", 0.0)
+    monkeypatch.setattr(node_scopes, "SETTLED_SECONDS", 0.0)
     async with nodes(url, "a", "b") as (first, second):
-        given, taken = first.parts.roles.scopes, second.parts.roles.scopes
-        assert given is not None and taken is not None
         scope = scope_of_group("orders")
+        control = DatabaseControl(Database(url))
+        await control.want(scope, "a")
         app = second.parts.roles.app
         assert app is not None
         storage = app.broker._storage
         put = Put(Space.OFFSETS, bytes(20) + b"orders", b"7")
+        await until(lambda: second.view.holder_of(scope) == second.view.brokers[0])
         with pytest.raises(NotLeader, match=f"does not hold the scope {scope}"):
             await storage.commit([put])
-        await given.release(scope)
-        assert await taken.take([scope]) == {scope}
+        await control.want(scope, "b")
+        await until(lambda: app.broker.holds(scope))
         await storage.commit([put])
         state = storage.shared_state
         assert state is not None

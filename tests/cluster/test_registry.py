@@ -18,10 +18,10 @@ from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch, Seen
 from posthouse.storage.shared.membership.registry import (
+    BrokerRegistry,
     NameTaken,
     NodeIdTaken,
     Registration,
-    Registry,
     TablesTooNew,
 )
 from posthouse.storage.shared.membership.scopes import Scopes
@@ -32,7 +32,7 @@ Sql = psycopg.Connection[tuple[object, ...]]
 
 def registry(
     database: Database, name: str, incarnation: UUID | None = None, node_id: int | None = None
-) -> Registry:
+) -> BrokerRegistry:
     registration = Registration(
         name=name,
         incarnation=incarnation or uuid4(),
@@ -41,7 +41,7 @@ def registry(
         version="0.1.0",
         node_id=node_id,
     )
-    return Registry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
+    return BrokerRegistry(database, registration, heartbeat_seconds=0.05, live_seconds=0.5)
 
 
 async def test_the_node_id_belongs_to_the_name(database: Database) -> None:
@@ -483,7 +483,7 @@ async def test_all_brokers_find_one_identity(database: Database) -> None:
 
 
 async def test_heartbeats_come_more_often_while_scopes_move(database: Database) -> None:
-    one = Registry(database, registry(database, "a")._registration, heartbeat_seconds=3600)
+    one = BrokerRegistry(database, registry(database, "a")._registration, heartbeat_seconds=3600)
     await one.register()
     one.start()
     waiting = asyncio.create_task(one.next_view())

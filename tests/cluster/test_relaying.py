@@ -174,7 +174,7 @@ async def test_requests_have_the_rights_of_the_user_who_logged_in_at_the_member(
         refused = await member.ask(other, _new_topic("u"), CreateTopicsResponse)
         assert refused.topics[0].error_code != 0
         assert sorted(each.info.user or "" for each in app.connections) == ["admin", "other"]
-        access.sessions.send_away("other")
+        access.sessions.disconnect("other")
         await until(lambda: len(app.connections) == 1)
 
 

@@ -1,9 +1,11 @@
 """A client that knows one address of two survives the death of that broker; nothing acknowledged is lost."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -11,7 +13,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster.survivors import Aiokafka, Librdkafka, Pika, Survivor
+from tests.cluster.survivors import Aiokafka, JavaClients, Librdkafka, Pika, Survivor
+from tests.java import jars
 from tests.postgres import PostgresServer, new_database
 from tests.served import ServedBroker
 
@@ -22,6 +25,25 @@ SLACK_SECONDS = 3.0
 """The machine of the tests has other things to do."""
 PATIENCE_SECONDS = 40.0
 _BEFORE_SECONDS = 2.0
+KAFKA = ("librdkafka", "aiokafka", "java")
+"""Each of them sends to a topic of its name."""
+
+
+@cache
+def java_clients() -> Path | str:
+    """The directory of Kafka's own clients, or why they are left out."""
+    if not any(os.environ.get(name) for name in ("POSTHOUSE_CLUSTER", "POSTHOUSE_JAVA")):
+        return "takes a JVM: make test-cluster or make test-java"
+    try:
+        return jars.fetched("clients", jars.CLIENTS)
+    except jars.Unavailable as error:
+        return f"Kafka's Java clients: {error}"
+
+
+def need(death: "Death", client: str) -> None:
+    """Skip the test of a client that cannot be had here."""
+    if client not in death.survivors:
+        pytest.skip(str(java_clients()))
 
 
 def served(place: Path, url: str, name: str) -> ServedBroker:
@@ -82,6 +104,11 @@ def death(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
             "aiokafka": Aiokafka(first.bootstrap),
             "pika": Pika([first.amqp, second.amqp]),
         }
+        libraries = java_clients()
+        if isinstance(libraries, Path):
+            java = JavaClients(first.bootstrap, libraries, place / "java.log")
+            stack.callback(java.kill)
+            survivors["java"] = java
         for each in survivors.values():
             each.start()
         _wait_until(survivors, lambda each: len(each.sent) > 20 and bool(each.read))
@@ -93,7 +120,7 @@ def death(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) ->
         time.sleep(1)
         for each in survivors.values():
             each.finish(PATIENCE_SECONDS)
-        logs = {topic: in_log(second.bootstrap, topic) for topic in ("librdkafka", "aiokafka")}
+        logs = {topic: in_log(second.bootstrap, topic) for topic in KAFKA if topic in survivors}
         yield Death(at=at, failover_seconds=failover_seconds, survivors=survivors, logs=logs)
 
 
@@ -131,8 +158,9 @@ def test_the_second_broker_serves_within_ten_seconds(death: Death) -> None:
     assert death.failover_seconds <= FAILOVER_SECONDS + SLACK_SECONDS
 
 
-@pytest.mark.parametrize("client", ["librdkafka", "aiokafka", "pika"])
+@pytest.mark.parametrize("client", [*KAFKA, "pika"])
 def test_a_client_goes_on_and_loses_nothing(death: Death, client: str) -> None:
+    need(death, client)
     survivor = death.survivors[client]
     before = {number for number, at in survivor.sent.items() if at <= death.at}
     after = set(survivor.sent) - before
@@ -144,7 +172,8 @@ def test_a_client_goes_on_and_loses_nothing(death: Death, client: str) -> None:
     assert resumed - death.at <= FAILOVER_SECONDS + SLACK_SECONDS + 10
 
 
-@pytest.mark.parametrize("client", ["librdkafka", "aiokafka"])
+@pytest.mark.parametrize("client", KAFKA)
 def test_no_record_of_an_idempotent_producer_comes_twice(death: Death, client: str) -> None:
+    need(death, client)
     stored = death.logs[client]
     assert len(stored) == len(set(stored)) >= len(death.survivors[client].sent)

@@ -89,7 +89,7 @@ async def test_a_consumer_that_is_lost_in_the_middle_of_a_long_poll() -> None:
             wire.send(fetch_request((topic, 0, 0), min_bytes=1, max_wait_ms=60_000))
             [found] = broker.app.connections
             assert isinstance(found, KafkaConnection)
-            while found._blocked_by is None:
+            while found._pipeline.task is None:
                 await asyncio.sleep(0.001)
             connection = weakref.ref(found)
             del found

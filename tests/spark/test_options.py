@@ -19,6 +19,18 @@ def test_the_defaults() -> None:
     assert batch.max_offsets is None and batch.min_partitions == 0
 
 
+def test_objects() -> None:
+    default = parse_source(BASE, streaming=False)
+    assert default.reads_objects and default.object_store is None
+    assert not parse_source(BASE | {"readObjects": "false"}, streaming=True).reads_objects
+    own = parse_source(BASE | {"objectStore": "s3://bucket/place"}, streaming=True)
+    assert own.object_store == "s3://bucket/place"
+    with pytest.raises(WrongOption, match="'objectStore' has no effect with readObjects=false"):
+        parse_source(BASE | {"objectStore": "s3://bucket", "readObjects": "false"}, streaming=False)
+    with pytest.raises(WrongOption, match="'objectStore' is an address such as s3://BUCKET/PREFIX"):
+        parse_source(BASE | {"objectStore": "bucket"}, streaming=False)
+
+
 def test_names_have_no_case() -> None:
     options = parse_source(
         {"KAFKA.bootstrap.servers": "h:1", "SUBSCRIBE": " b , a,", "failondataloss": "FALSE"}, streaming=False

@@ -61,6 +61,11 @@ class Traffic(dict[str, TopicTraffic]):
             self._count_written()
         return self.get(topic, _NO_TRAFFIC)
 
+    def counted(self) -> Iterable[tuple[str, TopicTraffic]]:
+        """For readers: all topics that had traffic."""
+        self._count_written()
+        return self.items()
+
     def write(self, topic: str, header: BatchHeader, commit: asyncio.Future[Any]) -> None:
         """A batch is being written. It counts when its commit has succeeded.
 

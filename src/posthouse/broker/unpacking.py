@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from posthouse.broker.appending import Produced
 from posthouse.model.errors import PosthouseError, RecordTooLarge
 from posthouse.model.ids import TopicId
-from posthouse.model.memory import give_back
+from posthouse.model.memory import trim_heap
 from posthouse.model.topic_config import CompressionType
 from posthouse.records.batch import ATTRIBUTES_AT, CODEC_MASK
 from posthouse.records.stored_form import opened
@@ -83,4 +83,4 @@ def _open_all(batches: Sequence[Produced]) -> None:
             # The traceback would keep the decompressed data alive.
             produced.opened = error.with_traceback(None)
             if isinstance(error, RecordTooLarge):
-                give_back()
+                trim_heap()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -56,6 +56,19 @@ Compact = Annotated[
 ]
 Every = Annotated[float, typer.Option(min=0.1, metavar="SECONDS", help="Interval of --continuous.")]
 FileMegabytes = Annotated[int, typer.Option(min=1, metavar="MB", help="Target size of a file.")]
+ObjectStore = Annotated[
+    str | None,
+    typer.Option(
+        metavar="s3://…",
+        help="Object store of the brokers, to be read with your own credentials; by default brokers sign.",
+    ),
+]
+Objects = Annotated[
+    bool,
+    typer.Option(
+        "--objects/--no-objects", metavar="", help="Read older records from the object store of the brokers."
+    ),
+]
 Master = Annotated[
     str | None,
     typer.Option(metavar="URL", help="Spark master, such as spark://host:7077; by default this machine."),
@@ -71,6 +84,8 @@ def run(
     every: Every = 60.0,
     compact: Compact = True,
     file_mb: FileMegabytes = 128,
+    objects: Objects = True,
+    object_store: ObjectStore = None,
     master: Master = None,
     json: Json = False,
     bootstrap: Bootstrap = None,
@@ -82,7 +97,10 @@ def run(
     """
     from posthouse.client.errors import BrokerUnreachable
 
-    archiver = _archiver(context, bootstrap, to, file_mb, master)
+    options = {"readObjects": str(objects).lower()}
+    if object_store is not None:
+        options["objectStore"] = object_store
+    archiver = _archiver(context, bootstrap, to, file_mb, master, options)
     with _stopping() as stop:
         while True:
             try:
@@ -152,7 +170,12 @@ def compact_files(
 
 
 def _archiver(
-    context: typer.Context, bootstrap: str | None, place: str, file_mb: int, master: str | None
+    context: typer.Context,
+    bootstrap: str | None,
+    place: str,
+    file_mb: int,
+    master: str | None,
+    options: Mapping[str, str] | None = None,
 ) -> Archiver:
     _need("pyspark")
     from posthouse.spark.archive.job import Archiver, Limits
@@ -161,7 +184,8 @@ def _archiver(
     pass_on_login(context, bootstrap)
     limits = Limits(target_bytes=file_mb * _MB)
     spark = session("posthouse archive", master=master)
-    return Archiver(spark, invocation_of(context, bootstrap).kafka_address, place, limits=limits)
+    address = invocation_of(context, bootstrap).kafka_address
+    return Archiver(spark, address, place, limits=limits, options=options)
 
 
 def _need(package: str) -> None:

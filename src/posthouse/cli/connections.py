@@ -66,6 +66,6 @@ def _row(connection: dict[str, Any], now_ms: int) -> tuple[object, ...]:
         rounded_size(connection["received_bytes"]),
         rounded_size(connection["sent_bytes"]),
         rounded_size(connection["held_bytes"]),
-        len(connection["channels"]),
+        connection["channels_total"],
         "paused" if connection["paused"] else "",
     )

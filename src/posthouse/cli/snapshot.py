@@ -9,17 +9,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posthouse.client.admin_client import AdminClient
 
-_COUNTERS = {
-    "records_in": "posthouse_topic_records_in_total",
-    "bytes_in": "posthouse_topic_bytes_in_total",
-    "records_out": "posthouse_topic_records_out_total",
-    "bytes_out": "posthouse_topic_bytes_out_total",
-    "published": "posthouse_queue_published_messages_total",
-    "delivered": "posthouse_queue_delivered_messages_total",
-    "acked": "posthouse_queue_acked_messages_total",
-    "redelivered": "posthouse_queue_redelivered_messages_total",
-    "dead_lettered": "posthouse_queue_dead_lettered_messages_total",
-}
+_COUNTERS = (
+    *("records_in", "bytes_in", "records_out", "bytes_out"),
+    *("published", "delivered", "acked", "redelivered", "dead_lettered"),
+)
 _STUCK = ("stalled", "unconsumed")
 _WITH_MESSAGES = (*_STUCK, "consumed")
 _LOOKED_AT = 1000
@@ -28,7 +21,7 @@ _LOOKED_AT = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Counters since the start of the broker; none where it does not tell them."""
+    """Counters since the start of the broker."""
 
     counts: dict[str, float]
     read_at: float
@@ -76,39 +69,22 @@ def take_snapshot(client: AdminClient, *, most: int) -> Snapshot:
         each for state in _WITH_MESSAGES for each in client.items("/v1/queues", most=_LOOKED_AT, state=state)
     ]
     transactions = list(client.items("/v1/transactions", most=_LOOKED_AT))
+    overview = client.get("/v1/overview")
     return Snapshot(
-        overview=client.get("/v1/overview"),
+        overview=overview,
+        totals=totals_of(overview),
         groups=sorted(groups, key=lambda each: -each["lag"])[:most],
         queues=sorted(queues, key=_queue_order)[:most],
         transactions=sorted(transactions, key=lambda each: -(each["age_ms"] or 0))[:most],
         disk=client.get("/v1/disk", limit=most),
-        totals=read_totals(client),
         storage=client.get("/v1/storage"),
     )
 
 
-def read_totals(client: AdminClient) -> Totals:
-    """From the metrics. A user may be allowed less than to read those; then there are no rates."""
-    from posthouse.client.errors import CallRefused
-
-    try:
-        found = sums(client.text("/metrics"))
-    except CallRefused:
-        found = {}
-    counts = {name: found[metric] for name, metric in _COUNTERS.items() if metric in found}
-    return Totals(counts=counts, read_at=time.monotonic())
-
-
-def sums(text: str) -> dict[str, float]:
-    """The values of each metric added up, from the text that Prometheus reads."""
-    found: dict[str, float] = {}
-    # A name in a label may contain what `splitlines` takes for the end of a line, such as U+2028.
-    for line in text.split("\n"):
-        if line and not line.startswith("#"):
-            labelled, _, value = line.rpartition(" ")
-            name = labelled.partition("{")[0]
-            found[name] = found.get(name, 0.0) + float(value)
-    return found
+def totals_of(overview: dict[str, Any]) -> Totals:
+    """As they are now: the overview was read just before."""
+    traffic = overview["traffic"]
+    return Totals(counts={name: traffic[name] for name in _COUNTERS}, read_at=time.monotonic())
 
 
 def _queue_order(queue: dict[str, Any]) -> tuple[bool, int, str]:

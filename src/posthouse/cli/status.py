@@ -85,11 +85,10 @@ def disk(context: typer.Context, max: Most = 20, json: Json = False, admin: Admi
 
 
 def _measured(client: AdminClient, most: int) -> tuple[Snapshot, dict[str, float]]:
-    from posthouse.cli.snapshot import read_totals, take_snapshot
+    from posthouse.cli.snapshot import take_snapshot, totals_of
 
-    before = read_totals(client)
-    if before.counts:
-        time.sleep(_MEASURED_SECONDS)
+    before = totals_of(client.get("/v1/overview"))
+    time.sleep(_MEASURED_SECONDS)
     snapshot = take_snapshot(client, most=most)
     return snapshot, snapshot.totals.rates(before)
 
@@ -135,7 +134,7 @@ def _screen(snapshot: Snapshot, rates: dict[str, float]) -> RenderableType:
 
 @contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """A function that waits so many seconds, and returns whether q was pressed."""
+    """A function that waits for a number of seconds, and returns whether q was pressed."""
     import select
     import termios
     import tty

@@ -28,7 +28,8 @@ def status_lines(found: StorageStatus) -> Iterator[str]:
     yield f"segments      {counted(logs.segments, 'segment')}, {rounded_size(logs.segment_bytes)}"
     yield (
         f"objects       {objects.live:,} live, {rounded_size(objects.live_bytes)}; "
-        f"{objects.doomed:,} doomed, {rounded_size(objects.doomed_bytes)}"
+        f"{objects.doomed:,} doomed, {rounded_size(objects.doomed_bytes)}, "
+        f"{objects.held:,} held"
     )
     yield f"database      {rounded_size(found.database_bytes)}"
     yield f"replication   {_replication(found)}"

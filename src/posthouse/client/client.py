@@ -111,13 +111,13 @@ class Client(Closable):
         return first_offsets(self._cluster, info, info.check_partitions(partitions), start)
 
     def groups(self) -> list[GroupInfo]:
-        return list_groups(self._cluster.coordinator())
+        return list_groups(self._cluster)
 
     def group_names(self) -> list[str]:
-        return group_names(self._cluster.coordinator())
+        return group_names(self._cluster)
 
     def group(self, name: str) -> GroupInfo:
-        return describe_group(self._cluster.any(), name)
+        return describe_group(self._cluster, name)
 
     def group_offsets(self, group: GroupInfo) -> list[GroupOffset]:
         """Every partition with a committed offset or a member, in order."""
@@ -148,7 +148,7 @@ class Client(Closable):
 
     def delete_groups(self, names: Iterable[str]) -> dict[str, RequestRefused | None]:
         """Delete groups with their offsets; returns the error of each, or None."""
-        return delete_groups(self._cluster.any(), names)
+        return delete_groups(self._cluster, names)
 
     def users(self) -> list[UserInfo]:
         return list_users(self._cluster.any())

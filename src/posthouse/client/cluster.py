@@ -65,12 +65,15 @@ class Cluster:
         self._authenticator = ClientAuthenticator(security)
         self.timeout = timeout
         self._nodes: dict[int, Node] = {}
+        self.coordinators: dict[str, int] = {}
+        """The ids of the brokers that coordinate groups, as far as they are known."""
         self._connections: dict[Node, BrokerConnection] = {}
 
     def close(self) -> None:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
+        self.coordinators.clear()
 
     def any(self) -> BrokerConnection:
         """A connection to the first bootstrap address that answers, in their order."""
@@ -92,10 +95,25 @@ class Cluster:
             return self.any()
         return self._connections.get(node) or self._connect(node)
 
-    def coordinator(self) -> BrokerConnection:
-        """The broker that lists all groups: each lists those that it coordinates, and one coordinates all."""
-        response = self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
-        return self.broker(response.controller_id) if len(self._nodes) > 1 else self.any()
+    def node_ids(self) -> list[int]:
+        """Of all brokers, as far as they are known."""
+        if not self._nodes:
+            self.refresh_nodes()
+        return list(self._nodes)
+
+    def refresh_nodes(self) -> None:
+        self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+
+    def brokers(self) -> list[BrokerConnection]:
+        """All of them. Each lists the groups that it coordinates."""
+        self.refresh_nodes()
+        return [self.any()] if len(self._nodes) == 1 else [self.broker(each) for each in self._nodes]
+
+    def drop(self, node_id: int) -> None:
+        """The broker is gone: connect anew the next time."""
+        connection = self._connections.pop(self._nodes[node_id], None) if node_id in self._nodes else None
+        if connection is not None:
+            connection.close()
 
     def open(self, node_id: int) -> BrokerConnection:
         """A dedicated connection; the caller closes it."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import UNKNOWN_TOPIC_CODES, BadArgument, GroupActive, GroupNotFound, refused
+from posthouse.client.group_coordinators import ask_coordinator
 from posthouse.client.groups import GroupInfo, describe_group
 from posthouse.client.positions import LATEST, Start, first_offsets, list_offsets
 from posthouse.client.topic_partitions import TopicPartition
@@ -112,7 +113,7 @@ def _new_offsets(info: TopicInfo, changes: Iterable[OffsetChange]) -> dict[int, 
 
 def _check_inactive(cluster: Cluster, name: str) -> None:
     try:
-        members = len(describe_group(cluster.any(), name).members)
+        members = len(describe_group(cluster, name).members)
     except GroupNotFound:
         return
     if members:
@@ -124,7 +125,12 @@ def committed_offsets(cluster: Cluster, group: str, topics: Iterable[TopicInfo])
     """Topics are answered by their ids; those that are not among `topics` are left out."""
     names = {info.id: info.name for info in topics}
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group)])
-    [answer] = cluster.any().ask(request, OffsetFetchResponse).groups
+    [answer] = ask_coordinator(
+        cluster,
+        group,
+        lambda connection: connection.ask(request, OffsetFetchResponse).groups,
+        lambda groups: groups[0].error_code,
+    )
     if answer.error_code:
         raise refused(answer.error_code, None, group)
     found = {}
@@ -173,7 +179,13 @@ def commit_offsets(
             for info, wanted in topics.values()
         ],
     )
-    for answer in cluster.any().ask(request, OffsetCommitResponse).topics:
+    answers = ask_coordinator(
+        cluster,
+        group,
+        lambda connection: connection.ask(request, OffsetCommitResponse).topics,
+        lambda topics: topics[0].partitions[0].error_code,
+    )
+    for answer in answers:
         for partition in answer.partitions:
             if partition.error_code:
                 about_topic = partition.error_code in UNKNOWN_TOPIC_CODES

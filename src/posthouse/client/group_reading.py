@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from posthouse.client.closable import Closable
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import BadArgument, RequestRefused, refused
+from posthouse.client.group_coordinators import ask_coordinator
 from posthouse.client.group_offsets import commit_offsets, committed_offsets
 from posthouse.client.positions import Start, first_offsets
 from posthouse.client.reading import Fetched, Reading
@@ -107,7 +108,12 @@ class GroupReading(Closable):
             request.topic_partitions = [
                 TopicPartitions(topic_id=topic, partitions=indexes) for topic, indexes in self._owned.items()
             ]
-        return self._cluster.any().ask(request, ConsumerGroupHeartbeatResponse)
+        return ask_coordinator(
+            self._cluster,
+            self._group,
+            lambda connection: connection.ask(request, ConsumerGroupHeartbeatResponse),
+            lambda answer: answer.error_code,
+        )
 
     def _take(self, assignment: Assignment) -> None:
         self._commit()
@@ -147,8 +153,8 @@ class GroupReading(Closable):
             self._start_anew()
 
     def _start_anew(self) -> None:
-        """The broker gave our partitions to others, because it has not heard from us for too long: whoever
-        has them now begins at the last commit."""
+        """The broker gave our partitions to other members, because it has not heard from us for too long.
+        These begin at the last commit."""
         self._epoch, self._next_beat = _JOINING, 0.0
         self._owned, self._finished = {}, {}
         self._reading = Reading(self._cluster, [], {}, follow=True)

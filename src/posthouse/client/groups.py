@@ -5,13 +5,17 @@ broker does, in a streams group it assigns the tasks of a Kafka Streams applicat
 the API of its protocol; here they look the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from posthouse.client.assignments import decode_assignment
+from posthouse.client.cluster import Cluster
 from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import GroupNotFound, RequestRefused, refused
+from posthouse.client.group_coordinators import MOVING_CODES, ask_coordinator
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
     Assignment,
@@ -29,13 +33,22 @@ from posthouse.protocols.kafka.codec.generated.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
+from posthouse.protocols.kafka.codec.generated.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import DescribedGroup as StreamsGroup
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import Member as StreamsMember
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
     StreamsGroupDescribeRequest,
     StreamsGroupDescribeResponse,
 )
+
+_PAUSE_SECONDS = 0.1
+
+Described = ConsumerGroup | ClassicGroup | StreamsGroup
+DescribedT = TypeVar("DescribedT", ConsumerGroup, ClassicGroup, StreamsGroup)
 
 
 class GroupProtocol(StrEnum):
@@ -65,50 +78,98 @@ class GroupInfo:
     members: Sequence[GroupMember]
 
 
-def list_groups(connection: BrokerConnection) -> list[GroupInfo]:
+def list_groups(cluster: Cluster) -> list[GroupInfo]:
     """All groups, by name."""
-    response = connection.ask(ListGroupsRequest(), ListGroupsResponse)
-    if response.error_code:
-        raise refused(response.error_code, None, "")
-    names: dict[str, list[str]] = {}
-    for group in response.groups:
-        names.setdefault(group.group_type.lower(), []).append(group.group_id)
-    consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
-    classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
-    streams = _streams_groups(connection, names.get(GroupProtocol.STREAMS, []))
-    # A listed group may be deleted before it is described.
-    found = [_consumer_info(each) for each in consumers if not _is_missing(each.error_code)]
-    found += [_classic_info(each) for each in classics if not _is_missing(each.error_code)]
-    found += [_streams_info(each) for each in streams if not _is_missing(each.error_code)]
-    return sorted(found, key=lambda info: info.name)
+    found: dict[str, GroupInfo] = {}
+    for connection in cluster.brokers():
+        names: dict[str, list[str]] = {}
+        for group in _listed(cluster, connection):
+            names.setdefault(group.group_type.lower(), []).append(group.group_id)
+        consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
+        classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
+        streams = _streams_groups(connection, names.get(GroupProtocol.STREAMS, []))
+        described: list[Described] = [*consumers, *classics, *streams]
+        # A listed group may be deleted before it is described, or move to another broker.
+        infos = [_info(each) for each in described if not _is_missing(each.error_code) and not _moves(each)]
+        infos += [info for each in described if _moves(each) and (info := _found(cluster, each.group_id))]
+        found |= {info.name: info for info in infos}
+    return sorted(found.values(), key=lambda info: info.name)
 
 
-def group_names(connection: BrokerConnection) -> list[str]:
-    return sorted(group.group_id for group in connection.ask(ListGroupsRequest(), ListGroupsResponse).groups)
+def group_names(cluster: Cluster) -> list[str]:
+    listed = [each for connection in cluster.brokers() for each in _listed(cluster, connection)]
+    return sorted({group.group_id for group in listed})
 
 
-def describe_group(connection: BrokerConnection, name: str) -> GroupInfo:
+def describe_group(cluster: Cluster, name: str) -> GroupInfo:
     """Raises GroupNotFound."""
-    [consumer] = _consumer_groups(connection, [name])
+    consumer = _described(cluster, name, _consumer_groups)
     if not _is_missing(consumer.error_code):
         return _consumer_info(consumer)
-    [classic] = _classic_groups(connection, [name])
+    classic = _described(cluster, name, _classic_groups)
     if _is_missing(classic.error_code):
-        [streams] = _streams_groups(connection, [name])
+        streams = _described(cluster, name, _streams_groups)
         if not _is_missing(streams.error_code):
             return _streams_info(streams)
     return _classic_info(classic)
 
 
-def delete_groups(connection: BrokerConnection, names: Iterable[str]) -> dict[str, RequestRefused | None]:
+def delete_groups(cluster: Cluster, names: Iterable[str]) -> dict[str, RequestRefused | None]:
     """Delete groups with their offsets; returns the error of each, or None."""
-    request = DeleteGroupsRequest(groups_names=list(dict.fromkeys(names)))
-    return {
-        result.group_id: refused(result.error_code, None, result.group_id, needs="delete")
-        if result.error_code
-        else None
-        for result in connection.ask(request, DeleteGroupsResponse).results
-    }
+    codes = {name: _delete(cluster, name) for name in dict.fromkeys(names)}
+    return {name: refused(code, None, name, needs="delete") if code else None for name, code in codes.items()}
+
+
+def _delete(cluster: Cluster, name: str) -> int:
+    request = DeleteGroupsRequest(groups_names=[name])
+    [result] = ask_coordinator(
+        cluster,
+        name,
+        lambda connection: connection.ask(request, DeleteGroupsResponse).results,
+        lambda results: results[0].error_code,
+    )
+    return result.error_code
+
+
+def _listed(cluster: Cluster, connection: BrokerConnection) -> list[ListedGroup]:
+    """While the broker loads groups it waits, for as long as a broker has to answer."""
+    deadline = time.monotonic() + cluster.timeout
+    while True:
+        response = connection.ask(ListGroupsRequest(), ListGroupsResponse)
+        if not response.error_code:
+            return response.groups
+        if response.error_code not in MOVING_CODES or time.monotonic() > deadline:
+            raise refused(response.error_code, None, "")
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _described(
+    cluster: Cluster, name: str, describe: Callable[[BrokerConnection, list[str]], list[DescribedT]]
+) -> DescribedT:
+    [found] = ask_coordinator(
+        cluster,
+        name,
+        lambda connection: describe(connection, [name]),
+        lambda described: described[0].error_code,
+    )
+    return found
+
+
+def _found(cluster: Cluster, name: str) -> GroupInfo | None:
+    try:
+        return describe_group(cluster, name)
+    except GroupNotFound:
+        return None
+
+
+def _moves(group: Described) -> bool:
+    return group.error_code in MOVING_CODES
+
+
+def _info(group: Described) -> GroupInfo:
+    if isinstance(group, ConsumerGroup):
+        return _consumer_info(group)
+    return _streams_info(group) if isinstance(group, StreamsGroup) else _classic_info(group)
 
 
 def _consumer_groups(connection: BrokerConnection, names: list[str]) -> list[ConsumerGroup]:

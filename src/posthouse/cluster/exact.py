@@ -1,4 +1,4 @@
-"""Reading from a socket exactly the bytes that were agreed on: those behind them belong to somebody else."""
+"""Reads exactly as many bytes from a socket as were agreed on: the next ones belong to another protocol."""
 
 import asyncio
 import socket

@@ -1,7 +1,8 @@
 """Connections to the admin listener of a member: some requests are for this broker, all others are passed on.
 
 Health and metrics are of the broker that was asked. The first bytes of a connection decide where all of it
-goes, so this broker closes a connection after its own answer.
+goes, so this broker closes a connection after its own answer. What another broker relays is for this one: it
+is about groups that this one coordinates.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import cast
 
 from posthouse.model.address import Address
 from posthouse.protocols.connection_info import ConnectionInfo
+from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.listener import Connection, Listener
 
 _OWN = (b"GET /health/", b"HEAD /health/", b"GET /metrics", b"HEAD /metrics")
@@ -20,10 +22,12 @@ Connect = Callable[[Listener], asyncio.BaseProtocol]
 class OwnOrForwarded:
     """Makes the connections of one listener."""
 
-    def __init__(self, own: Connect, forwarded: Connect) -> None:
-        """Both make an `asyncio.Protocol` that is a `Connection`."""
+    def __init__(self, own: Connect, forwarded: Connect, *, is_readable: bool) -> None:
+        """Both make an `asyncio.Protocol` that is a `Connection`. With TLS, only the coordinator can read
+        what a client asks for."""
         self.own = own
         self.forwarded = forwarded
+        self.is_readable = is_readable
 
     def __call__(self, listener: Listener) -> asyncio.Protocol:
         return _FirstBytes(self, listener)
@@ -43,6 +47,10 @@ class _FirstBytes(asyncio.Protocol):
         self.peer = str(Address.of_peer(transport.get_extra_info("peername")))
         if not self._listener.join(self):
             self._transport.abort()
+        elif transport.get_extra_info(RELAYED_BY) is not None:
+            self._hand_over(self._made_by.own)
+        elif not self._made_by.is_readable:
+            self._hand_over(self._made_by.forwarded)
 
     def data_received(self, data: bytes) -> None:
         received = self._received = self._received + data
@@ -56,7 +64,8 @@ class _FirstBytes(asyncio.Protocol):
         self._listener.replace(self, cast("Connection", protocol))
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
-        protocol.data_received(self._received)
+        if self._received:
+            protocol.data_received(self._received)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)

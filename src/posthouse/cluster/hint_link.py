@@ -40,7 +40,7 @@ class HintLink(asyncio.Protocol):
         made: Callable[["HintLink"], None],
         lost: Callable[["HintLink"], None],
     ) -> None:
-        """`peer` is the incarnation of the other broker. `hinted` is told what comes from it."""
+        """`peer` is the incarnation of the other broker. `hinted` is called with its hints."""
         self.peer = peer
         self._clock = clock
         self._traffic = traffic

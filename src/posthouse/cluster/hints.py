@@ -92,10 +92,6 @@ class Hints:
         await asyncio.gather(*tasks, return_exceptions=True)
         for link in list(self._links.values()):
             link.close()
-        # uvloop does not tell a protocol that its transport is closed if `create_connection` was cancelled
-        # after `connection_made`. Commits in flight still tell what they have moved.
-        self._links.clear()
-        self._traffic.hint_links = 0
 
     async def _look(self) -> None:
         while True:
@@ -141,10 +137,13 @@ class Hints:
 
     async def _serve(self, connected: socket.socket, peer: UUID) -> None:
         loop = asyncio.get_running_loop()
+        link = self._link(peer)
         try:
-            await loop.create_connection(lambda: self._link(peer), sock=connected)
+            await loop.create_connection(lambda: link, sock=connected)
         except BaseException:
             connected.close()
+            # Cancelled after `connection_made`, uvloop closes the transport and does not tell its protocol.
+            self._lost(link)
             raise
 
     def _link(self, peer: UUID) -> HintLink:

@@ -22,8 +22,7 @@ def _passed_on(front_end: FrontEnd, dialler: Dialler) -> FrontEnd:
 
         def connections(listener: ListenerSettings) -> ConnectionFactory:
             forwarding = Forwarding(listener.name, dialler)
-            # With TLS, only the coordinator can read what the client asks for.
-            return forwarding if listener.has_tls else OwnOrForwarded(own(listener), forwarding)
+            return OwnOrForwarded(own(listener), forwarding, is_readable=not listener.has_tls)
 
         return connections
 

@@ -76,11 +76,11 @@ class PeerListener:
         connections that say nothing do not keep out brokers, which speak at once."""
         crowds = Counter(self._talking.values())
         if crowds[host] >= _MOST_OF_ONE:
-            self._send_away_oldest(host)
+            self._close_oldest(host)
         elif len(self._talking) >= _MOST_AT_ONCE:
-            self._send_away_oldest(crowds.most_common(1)[0][0])
+            self._close_oldest(crowds.most_common(1)[0][0])
 
-    def _send_away_oldest(self, host: str) -> None:
+    def _close_oldest(self, host: str) -> None:
         oldest = next(task for task, found in self._talking.items() if found == host)
         del self._talking[oldest]
         oldest.cancel()

@@ -195,7 +195,7 @@ def refused(refusal: Refusal) -> bytes:
 
 
 def check_verdict(verdict: bytes) -> None:
-    """Raises PeerRefused unless a welcome follows. Anybody can send a verdict: it is for people."""
+    """Raises PeerRefused unless a welcome follows. The verdict is not authenticated: it only explains."""
     if verdict != _WELCOME:
         raise PeerRefused(
             _SENTENCES.get(verdict[0], "the broker there refuses, for a reason that is unknown here")

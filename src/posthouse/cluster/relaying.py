@@ -65,6 +65,18 @@ class ScopeRelay:
         self._open.add(made)
         return made
 
+    async def connect(
+        self, listener: str, client: Address, user: ProvenUser | None, scope: Scope
+    ) -> socket.socket:
+        passage = RelayPassage(broker=self._own, listener=listener, client=client, user=user, scope=scope)
+        self._traffic.relayed_requests += 1
+        try:
+            dialled, _ = await self._dialler.dial(passage)
+        except (NoHolder, OSError, ValueError) as error:
+            self._traffic.relay_failures += 1
+            raise Unavailable(str(error)) from None
+        return dialled
+
     def sweep(self) -> None:
         """Once a second: leave brokers whose scope another one holds now."""
         for each in list(self._open):

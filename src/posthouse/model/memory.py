@@ -16,7 +16,7 @@ def _trim() -> Callable[[int], int] | None:
 _TRIM = _trim()
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Return freed memory to the system. Takes about a millisecond: for use after a large temporary
     allocation."""
     if _TRIM is not None:

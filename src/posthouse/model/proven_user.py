@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 CERTIFICATE = "certificate"
 """The mechanism of a login with a client certificate."""
+BROKER = "broker"
+"""No user: the other broker asks on its own account, for all of its clients. Only the admin API takes it."""
 PLAIN = "PLAIN"
 """The mechanism of a login with a password in the clear (RFC 4616)."""
 

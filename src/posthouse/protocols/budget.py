@@ -23,18 +23,18 @@ FAIR = 256 * 1024
 class Account:
     """The memory that one connection holds."""
 
-    __slots__ = ("_freed", "budget", "held", "peer", "regulate", "send_away", "stuck_seconds")
+    __slots__ = ("_freed", "abort", "budget", "held", "peer", "regulate", "stuck_seconds")
 
     def __init__(
-        self, budget: "Budget", peer: str, regulate: Callable[[], None], send_away: Callable[[], None]
+        self, budget: "Budget", peer: str, regulate: Callable[[], None], abort: Callable[[], None]
     ) -> None:
-        """`regulate` is called when there is room again, `send_away` to close the connection."""
+        """`regulate` is called when there is room again, `abort` to close the connection."""
         self.budget = budget
         self._freed = False
         self.held = 0
         self.peer = peer
         self.regulate = regulate
-        self.send_away = send_away
+        self.abort = abort
         self.stuck_seconds = 0
 
     def set(self, held: int) -> None:
@@ -58,7 +58,7 @@ class Account:
     def close(self) -> None:
         self.set(0)
         self.budget._forget(self)
-        self.regulate = self.send_away = noop
+        self.regulate = self.abort = noop
 
     def grow_older(self) -> None:
         """A second has passed."""
@@ -76,8 +76,8 @@ class Budget:
         self._holders: dict[Account, None] = {}
         self._waiting: dict[Account, None] = {}
 
-    def account(self, peer: str, regulate: Callable[[], None], send_away: Callable[[], None]) -> Account:
-        return Account(self, peer, regulate, send_away)
+    def account(self, peer: str, regulate: Callable[[], None], abort: Callable[[], None]) -> Account:
+        return Account(self, peer, regulate, abort)
 
     def _changed(self, account: Account, change: int) -> None:
         if account.held:
@@ -110,4 +110,4 @@ class Budget:
                 largest.peer,
                 largest.held,
             )
-            largest.send_away()
+            largest.abort()

@@ -33,7 +33,7 @@ _CROWD_SHARE = 4
 class Visitor:
     host: str
     peer: str
-    send_away: Callable[[], object]
+    close: Callable[[], object]
     owner: str = field(init=False)
     """The owner of the visitor's address."""
     since: float = field(default=0.0, init=False)
@@ -61,7 +61,7 @@ class GateCounters:
 
     accepted: int = 0
     refused: int = 0
-    sent_away: int = 0
+    evicted: int = 0
     """Closed because they had not proven themselves, or others needed their place."""
     offences: int = 0
 
@@ -88,7 +88,7 @@ class Gate:
         self._unproven: dict[Visitor, None] = {}
         self._addresses: dict[str, _Address] = {}
         self._count = 0
-        self._sent_away = 0
+        self._evicted = 0
         """Visitors closed since the last sweep."""
         self.counters = GateCounters()
 
@@ -125,7 +125,7 @@ class Gate:
                 return (
                     f"its address was refused too often, and {len(address.unproven)} of its connections wait"
                 )
-            self._send_away(oldest, "its address was refused too often, and others of its connections wait")
+            self._evict(oldest, "its address was refused too often, and others of its connections wait")
         if self._count >= self._total or len(self._unproven) >= self._most_unproven:
             if not self._unproven:
                 return f"all {self._total} are taken (max_connections)"
@@ -144,14 +144,14 @@ class Gate:
         if len(address.unproven) > self._most_unproven // _CROWD_SHARE:
             oldest = next(iter(address.unproven))
             self._offend(oldest)
-            self._send_away(oldest, reason)
+            self._evict(oldest, reason)
         else:
-            self._send_away(next(iter(self._unproven)), reason)
+            self._evict(next(iter(self._unproven)), reason)
 
     def relieve(self) -> None:
         """The system is out of descriptors or memory: close the oldest unproven visitor."""
         if self._unproven:
-            self._send_away(next(iter(self._unproven)), "the system is out of descriptors or memory")
+            self._evict(next(iter(self._unproven)), "the system is out of descriptors or memory")
 
     def wait(self, visitor: Visitor) -> float:
         """Delay in seconds before the visitor is read from."""
@@ -192,23 +192,23 @@ class Gate:
     def sweep(self) -> None:
         """Close visitors that did not prove themselves in time. They are in the order of their arrival."""
         self._offences.sweep()
-        if self._sent_away > 1:
-            log.info("closed %d connections without a login or request within a second", self._sent_away)
-        self._sent_away = 0
+        if self._evicted > 1:
+            log.info("closed %d connections without a login or request within a second", self._evicted)
+        self._evicted = 0
         latest = self._clock.monotonic() - self._seconds_to_prove
         for visitor in list(self._unproven):
             if visitor.since > latest:
                 break
             self._offend(visitor)
-            self._send_away(visitor, f"no login or request in {self._seconds_to_prove:g} s")
+            self._evict(visitor, f"no login or request in {self._seconds_to_prove:g} s")
 
-    def _send_away(self, visitor: Visitor, reason: str) -> None:
+    def _evict(self, visitor: Visitor, reason: str) -> None:
         self._take_from_unproven(visitor)
-        if not self._sent_away:  # one line for the first; further ones are counted
+        if not self._evicted:  # one line for the first; further ones are counted
             log.info("closing the connection from %s: %s", visitor.peer, reason)
-        self._sent_away += 1
-        self.counters.sent_away += 1
-        visitor.send_away()
+        self._evicted += 1
+        self.counters.evicted += 1
+        visitor.close()
 
 
 def _most_unproven(total: int) -> int:

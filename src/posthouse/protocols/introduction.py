@@ -7,7 +7,7 @@ over to its real protocol. Other connections have neither.
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from uuid import UUID
 
 from posthouse.model.proven_user import ProvenUser
@@ -37,6 +37,14 @@ class Origin:
     """What the client has sent, and was not begun."""
 
 
+@runtime_checkable
+class Dismissable(Protocol):
+    """A connection whose protocol has words for a broker that may not answer any more."""
+
+    def dismiss(self) -> None:
+        """Tell the client if it takes that without a wait, and close. No-op if it was told already."""
+
+
 class Introduction(asyncio.Protocol):
     def __init__(
         self,
@@ -52,7 +60,8 @@ class Introduction(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         plain = cast("asyncio.Transport", transport)
         plain.set_protocol(self._protocol)
-        self._protocol.connection_made(GuardedTransport(plain, self._may_answer, self._origin))
+        dismiss = self._protocol.dismiss if isinstance(self._protocol, Dismissable) else plain.abort
+        self._protocol.connection_made(GuardedTransport(plain, self._may_answer, dismiss, self._origin))
         if self._origin is not None and self._origin.unread:
             _feed(cast("asyncio.BufferedProtocol", self._protocol), self._origin.unread)
 
@@ -68,31 +77,41 @@ def _feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
 
 
 class GuardedTransport(asyncio.Transport):
-    """Sends nothing when the broker may not answer any more: then it closes the connection.
+    """Sends nothing when the broker may not answer any more: then the connection is dismissed, and nothing is
+    sent again, though the broker may get its lease back: what was not sent would be missing.
 
     The check is where bytes leave, so it covers the answers of all protocols, whatever caused them: a
     request, a timer, or a message of another client.
     """
 
     def __init__(
-        self, transport: asyncio.Transport, may_answer: Callable[[], bool], origin: Origin | None
+        self,
+        transport: asyncio.Transport,
+        may_answer: Callable[[], bool],
+        dismiss: Callable[[], None],
+        origin: Origin | None,
     ) -> None:
+        """`dismiss` closes the connection. It is called later, because a write comes from inside of it."""
         super().__init__()
         self._transport = transport
         self._may_answer = may_answer
+        self._dismiss = dismiss
         self._origin = origin
+        self._is_mute = False
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        if self._may_answer():
+        if self._may_write():
             self._transport.write(data)
-        else:
-            self._transport.abort()
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        if self._may_answer():
+        if self._may_write():
             self._transport.writelines(list_of_data)
-        else:
-            self._transport.abort()
+
+    def _may_write(self) -> bool:
+        if not self._is_mute and not self._may_answer():
+            self._is_mute = True
+            asyncio.get_running_loop().call_soon(self._dismiss)
+        return not self._is_mute
 
     def write_last(self, data: bytes | bytearray | memoryview) -> None:
         """Write what needs no lease, because it answers nothing: that the broker closes the connection."""

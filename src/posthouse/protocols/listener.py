@@ -10,7 +10,7 @@ from typing import Protocol, cast, runtime_checkable
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
-from posthouse.protocols.introduction import Introduction, Origin
+from posthouse.protocols.introduction import Dismissable, Introduction, Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import Certificates
@@ -53,14 +53,6 @@ class Connection(Protocol):
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
 
 
-@runtime_checkable
-class Dismissable(Protocol):
-    """A connection whose protocol has words for a broker that stops at once."""
-
-    def dismiss(self) -> None:
-        """Tell the client if it takes that without a wait, and close."""
-
-
 Take = Callable[[socket.socket, Origin], None]
 """Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
 
@@ -84,8 +76,8 @@ class Listener:
         *,
         may_answer: Callable[[], bool] | None = None,
     ) -> None:
-        """While `may_answer` is false, connections are closed: those that would send at once, the others when
-        two sweeps have found it false. None is always true."""
+        """While `may_answer` is false, connections are closed, with words if their protocol has them: those
+        that would send at once, the others when two sweeps have found it false. None is always true."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -111,9 +103,10 @@ class Listener:
     def has_tls(self) -> bool:
         return self._tls is not None
 
-    async def start(self, address: Address, tls: Certificates | None = None) -> Address:
-        """Bind; returns the actual address, with the port that the system chose for port 0."""
-        return self.start_on(await ListeningSockets.bind(address), tls)
+    async def start(self, address: Address, tls: Certificates | None = None, *, setting: str = "") -> Address:
+        """Bind; returns the actual address, with the port that the system chose for port 0. `setting` is the
+        one that has the address."""
+        return self.start_on(await ListeningSockets.bind(address, setting), tls)
 
     def start_on(self, listening: ListeningSockets, tls: Certificates | None = None) -> Address:
         """Accept on sockets that are bound already. They belong to the listener from now on."""
@@ -182,7 +175,7 @@ class Listener:
         accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         wait = self._gate.wait(visitor)
         task = self._loop.create_task(self._connect(accepted, visitor, wait, origin))
-        visitor.send_away = partial(_turn_away, visitor, task)
+        visitor.close = partial(_turn_away, visitor, task)
         self._shaking_hands[task] = visitor
         task.add_done_callback(self._connected)
         return wait == 0
@@ -230,7 +223,7 @@ class Listener:
             self._gate.leave(visitor)
             # A task that never started keeps the socket alive through its exception, and the visitor keeps
             # the task.
-            visitor.send_away = noop
+            visitor.close = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = str(error) or repr(error)
             if not isinstance(error, ConnectionError):  # probes disconnect like that
@@ -259,7 +252,7 @@ class Listener:
         if visitor.is_unwanted:
             return False
         visitor.has_joined = True
-        visitor.send_away = connection.abort
+        visitor.close = connection.abort
         self._visitors[connection] = visitor
         return True
 
@@ -304,8 +297,7 @@ class Listener:
                 "listener %s: closing all %d connections: the broker may not answer without its lease",
                 *(self._name, len(self._visitors)),
             )
-            for connection in list(self._visitors):
-                connection.abort()
+            self._dismiss_all()
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
@@ -346,6 +338,9 @@ class Listener:
         """Accept no more connections, and close every connection immediately."""
         self._close_sockets()
         self._give_up_handshakes()
+        self._dismiss_all()
+
+    def _dismiss_all(self) -> None:
         for connection in list(self._visitors):
             if isinstance(connection, Dismissable):
                 connection.dismiss()

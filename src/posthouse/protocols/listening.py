@@ -11,8 +11,9 @@ from posthouse.settings import Address
 BACKLOG = 1024
 
 _BIND_ERRORS = {
-    errno.EADDRINUSE: "port {port} of {host} is in use; stop the program that has it or choose another port",
-    errno.EACCES: "port {port} of {host} needs more rights; choose one above 1023",
+    errno.EADDRINUSE: "port {port} of {host} is in use; stop the program that has it or choose another port"
+    "{how}",
+    errno.EACCES: "port {port} of {host} needs more rights; choose one above 1023{how}",
     errno.EADDRNOTAVAIL: "this machine has no address {host}; choose one that it has, such as 127.0.0.1",
 }
 
@@ -26,15 +27,15 @@ class ListeningSockets:
         self.sockets = list(sockets)
 
     @classmethod
-    async def bind(cls, address: Address) -> "ListeningSockets":
-        """Raises InvalidConfig. Port 0 lets the system choose a free one."""
+    async def bind(cls, address: Address, setting: str = "") -> "ListeningSockets":
+        """Raises InvalidConfig. Port 0 lets the system choose a free one. `setting` has the address."""
         bound: list[socket.socket] = []
         try:
             await _bind(address, bound)
         except OSError as error:
             for each in bound:
                 each.close()
-            raise InvalidConfig(_bind_error(address, error)) from None
+            raise InvalidConfig(_bind_error(address, setting, error)) from None
         return cls(Address(address.host, bound[0].getsockname()[1]), bound)
 
     def duplicate(self) -> "ListeningSockets":
@@ -67,8 +68,9 @@ async def _bind(address: Address, bound: list[socket.socket]) -> None:
         port = listening.getsockname()[1]
 
 
-def _bind_error(address: Address, error: OSError) -> str:
+def _bind_error(address: Address, setting: str, error: OSError) -> str:
     if isinstance(error, socket.gaierror):
         return f"there is no host {address.host!r} to listen on"
     sentence = _BIND_ERRORS.get(error.errno or 0, "cannot listen on {host}:{port}: {error}")
-    return sentence.format(host=address.host, port=address.port, error=error.strerror or error)
+    how = f" with --{setting.replace('_', '-')}" if setting else ""
+    return sentence.format(host=address.host, port=address.port, how=how, error=error.strerror or error)

@@ -1,6 +1,7 @@
 """Requests that another broker of the cluster has to answer: the one that holds a scope."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from typing import Protocol
 
@@ -45,3 +46,9 @@ class Relay(Protocol):
         """`listener` is the name of the setting; `user` has logged in here, None if login is not required.
         The other broker closes the connection if it would not admit the user: then requests fail.
         `grown` is called when an incomplete response has grown and is large."""
+
+    async def connect(
+        self, listener: str, client: Address, user: ProvenUser | None, scope: Scope
+    ) -> socket.socket:
+        """A connection to the listener of the same name of the holder, for one request of any protocol. The
+        caller closes it. Raises Unavailable."""

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from posthouse.client.cluster import TopicInfo
 from posthouse.client.topic_partitions import TopicPartition
-from posthouse.spark.archive.reading import ArchivePlan, ArchiveSlice, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange, ArchiveSlice
 from posthouse.spark.offsets import Offsets
 from posthouse.spark.planning import OffsetRange
 
@@ -62,7 +62,7 @@ class Archive:
             yield OffsetRange(place, first, wanted.end), False
 
     def pieces(self, part: OffsetRange) -> list[ArchivePiece]:
-        wanted = WantedRange(partition=part.place.partition, first=part.first, end=part.end)
+        wanted = ArchiveRange(partition=part.place.partition, first=part.first, end=part.end)
         return [ArchivePiece(each) for each in self._plan.slices(self._ids[part.place.topic], wanted)]
 
     def _covered(self, place: TopicPartition) -> list[OffsetRange]:

@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         done = len(ends) if end is None else ends.index(end) + 1 if end in ends else 0
         released, self._holds = self._holds[:done], self._holds[done:]
         for _, hold in released:
-            release(self._access(), hold)
+            release(self._options, hold)
 
     def _access(self) -> Access:
         return access_of(self._options)

@@ -62,7 +62,7 @@ class RangeManifest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
+class SegmentManifest:
     hold: UUID | None
     """None: the objects stay for the grace period of garbage collection, as for readers in brokers."""
     ranges: Sequence[RangeManifest]
@@ -84,7 +84,7 @@ class SegmentObjects(Protocol):
         signed: bool,
         hold: UUID | None,
         may_read: MayRead,
-    ) -> Manifest:
+    ) -> SegmentManifest:
         """With `committed` no segment goes beyond the last stable offset. `signed` needs `can_sign`.
 
         Objects are added to `hold`; None makes a new one if there are any. A signed address gives access to a

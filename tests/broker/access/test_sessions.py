@@ -38,8 +38,8 @@ def test_sent_away() -> None:
 
     for user in ("ann", "ann", "ben"):
         entered(user)
-    sessions.send_away("ann")
+    sessions.disconnect("ann")
     assert left == ["ann", "ann"]
     assert (sessions.count("ann"), sessions.count("ben")) == (0, 1)
-    sessions.send_away("ann")
+    sessions.disconnect("ann")
     sessions.exit("ann", 1)

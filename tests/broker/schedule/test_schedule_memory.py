@@ -8,7 +8,7 @@ import pytest
 
 from posthouse.broker.schedule import firing, loading, reading
 from posthouse.broker.schedule.keys import END, log_of
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 from tests.broker.schedule.office import HOUR, SECOND, Office, message
 
 MANY = 600
@@ -19,19 +19,19 @@ WINDOW = 16
 def most_loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The most that was ever loaded, looked at whenever something is added."""
     most = [0]
-    add, is_full = Window.add, Window.is_full
+    add, is_full = ScheduleWindow.add, ScheduleWindow.is_full
 
-    def watched(self: Window, key: bytes) -> Sequence[bytes]:
+    def watched(self: ScheduleWindow, key: bytes) -> Sequence[bytes]:
         dropped = add(self, key)
         most[0] = max(most[0], len(self))
         return dropped
 
-    def look(self: Window) -> bool:
+    def look(self: ScheduleWindow) -> bool:
         most[0] = max(most[0], len(self))
-        return bool(is_full.__get__(self, Window))
+        return bool(is_full.__get__(self, ScheduleWindow))
 
-    monkeypatch.setattr(Window, "add", watched)
-    monkeypatch.setattr(Window, "is_full", property(look))
+    monkeypatch.setattr(ScheduleWindow, "add", watched)
+    monkeypatch.setattr(ScheduleWindow, "is_full", property(look))
     monkeypatch.setattr(reading, "PIECE_BYTES", 500)
     return most
 

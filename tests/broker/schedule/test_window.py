@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.broker.schedule import keys
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 
 
 def key(due: int, log: int = 0) -> bytes:
@@ -13,7 +13,7 @@ def key(due: int, log: int = 0) -> bytes:
 
 @given(st.lists(st.integers(0, 1000), unique=True), st.integers(2, 20), st.integers(0, 20))
 def test_the_first_ones_stay(dues: list[int], limit: int, late: int) -> None:
-    window = Window(limit)
+    window = ScheduleWindow(limit)
     window.late = min(late, limit - 1)
     lowest_dropped = keys.END
     for due in dues:
@@ -30,7 +30,7 @@ def test_the_first_ones_stay(dues: list[int], limit: int, late: int) -> None:
 
 
 def test_a_log_is_forgotten_from_a_bound_on() -> None:
-    window = Window(10)
+    window = ScheduleWindow(10)
     for due in range(4):
         window.add(key(due, log=due % 2))
     assert window.forget(1, key(2)) == 1
@@ -38,7 +38,7 @@ def test_a_log_is_forgotten_from_a_bound_on() -> None:
 
 
 def test_room_is_made_for_what_is_late() -> None:
-    window = Window(4)
+    window = ScheduleWindow(4)
     for due in range(4):
         window.add(key(due))
     assert [keys.due_of(each) for each in window.make_room()] == [2, 3]

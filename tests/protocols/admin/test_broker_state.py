@@ -90,6 +90,20 @@ async def test_archived_offsets() -> None:
         [found] = answered(await http.get("/v1/archive"))["items"]
         assert (found["topic"], found["retention_local_ms"]) == ("t", 1000)
         assert found["partitions"] == [{"partition": 1, "archived": 0, "start": 0, "end": 0}]
+        assert (found["partitions_total"], found["behind"]) == (1, 0)
+
+
+async def test_archived_offsets_of_very_many_partitions() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        inner = broker.app.broker
+        answered(await http.post("/v1/topics", json={"name": "wide", "partitions": 2000}), 201)
+        record = {"value": "x", "partition": 1999}
+        answered(await http.post("/v1/topics/wide/records", json={"records": [record]}))
+        new = [NewOffset(partition=each, offset=0) for each in inner.topic("wide").partition_ids()]
+        await inner.groups.offsets.commit(ARCHIVE_GROUP, MemberIdentity(member=MemberId("")), new)
+        [found] = answered(await http.get("/v1/archive"))["items"]
+        assert [each["partition"] for each in found["partitions"]] == list(range(100))
+        assert (found["partitions_total"], found["behind"]) == (2000, 1)
 
 
 async def test_pipelines_are_not_invented() -> None:

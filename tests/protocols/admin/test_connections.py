@@ -46,6 +46,23 @@ async def test_an_amqp_connection_is_closed() -> None:
         await asyncio.wait_for(closed.wait(), 30)
 
 
+async def test_a_list_shows_few_of_very_many_channels() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        async with await aio_pika.connect(f"amqp://guest:guest@{broker.amqp}/") as connection:
+            for _ in range(25):
+                await connection.channel()
+            [found] = [
+                each
+                for each in answered(await http.get("/v1/connections"))["items"]
+                if each["protocol"].startswith("amqp")
+            ]
+            assert [each["number"] for each in found["channels"]] == list(range(1, 21))
+            assert found["channels_total"] == 25
+            alone = answered(await http.get(f"/v1/connections/{found['peer']}"))
+            assert [each["number"] for each in alone["channels"]] == list(range(1, 26))
+        answered(await http.get("/v1/connections/127.0.0.1:1"), 404)
+
+
 async def test_the_own_connection_may_be_closed() -> None:
     async with AsyncBroker() as broker, client(broker) as http:
         [found] = answered(await http.get("/v1/connections"))["items"]
@@ -57,4 +74,5 @@ async def test_the_own_connection_may_be_closed() -> None:
 async def test_only_administrators_see_and_close_connections() -> None:
     async with AsyncBroker(users=USERS) as broker, client(broker, "ann") as ann:
         answered(await ann.get("/v1/connections"), 403)
+        answered(await ann.get("/v1/connections/127.0.0.1:1"), 403)
         answered(await ann.delete("/v1/connections/127.0.0.1:1"), 403)

@@ -17,7 +17,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.protocols.admin import events
+from posthouse.protocols.admin import event_sources, events
 from posthouse.protocols.admin.events import EventHub, EventSource, EventStream, Sample
 from posthouse.protocols.admin.handlers import events as handler
 from posthouse.testing import AsyncBroker
@@ -62,6 +62,30 @@ async def listening(http: httpx.AsyncClient, topics: str = "") -> AsyncIterator[
         yield stream
 
 
+async def test_the_overview_has_what_rates_are_made_of() -> None:
+    async with AsyncBroker() as broker, client(broker) as http, listening(http, "overview") as stream:
+        answered(await http.post("/v1/topics", json={"name": "t", "partitions": 1}), 201)
+        answered(await http.post("/v1/topics/t/records", json={"records": [{"value": "x"}] * 3}))
+        while True:
+            _, data = await stream.next()
+            if data["changed"][0]["traffic"]["records_in"] == 3:
+                break
+
+
+async def test_kinds_that_change_rarely_are_sampled_rarely() -> None:
+    class Rare(Things):
+        seconds = 3600.0
+
+    rare, things = Rare(), Things()
+    hub = EventHub(lambda hub: {"rare": rare, "things": things})
+    listener = EventStream(["rare", "things"], CLOSED)
+    await hub.listen(listener)
+    for _ in range(3):
+        await _sampled(things)
+    hub.leave(listener)
+    assert rare.samples <= 2
+
+
 async def test_topics_that_come_change_and_go() -> None:
     async with AsyncBroker() as broker, client(broker) as http, listening(http, "topics,overview") as stream:
         answered(await http.post("/v1/topics", json={"name": "t", "partitions": 1}), 201)
@@ -100,6 +124,36 @@ async def test_every_kind() -> None:
             await connection.close()
 
 
+async def test_what_people_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for source in ("Exchange", "Binding", "User", "Acl", "Quota"):
+        monkeypatch.setattr(getattr(event_sources, f"{source}Source"), "seconds", 0.0)
+    async with (
+        AsyncBroker(users=USERS) as broker,
+        client(broker, "admin") as admin,
+        listening(admin, "exchanges,bindings,users,acls,quotas,brokers") as stream,
+    ):
+        answered(await admin.put("/api/queues/%2F/q", json={}), 201)
+        answered(await admin.put("/api/exchanges/%2F/news", json={"type": "topic"}), 201)
+        answered(await admin.post("/api/bindings/%2F/e/news/q/q", json={"routing_key": "a.#"}), 201)
+        answered(await admin.put("/v1/users/bob", json={"password": "secret"}))
+        acl = {"principal": "User:bob", "operation": "read", "kind": "topic", "name": "q"}
+        answered(await admin.post("/v1/acls", json={"acls": [acl]}), 201)
+        answered(await admin.put("/v1/quotas", json={"user": "bob", "rates": {"producer_byte_rate": 5}}))
+        missing = {
+            "exchanges": "news",
+            "bindings": "a.#",
+            "users": "bob",
+            "acls": "User:bob",
+            "quotas": "bob",
+        }
+        while missing:
+            kind, data = await stream.next()
+            if kind in missing and any(missing[kind] in each.values() for each in data["added"]):
+                del missing[kind]
+        answered(await admin.delete("/api/exchanges/%2F/news"), 204)
+        await stream.until("exchanges", "removed", "%2F/news")
+
+
 async def test_a_user_hears_of_what_the_acls_allow() -> None:
     async with (
         AsyncBroker(users=USERS) as broker,
@@ -108,7 +162,8 @@ async def test_a_user_hears_of_what_the_acls_allow() -> None:
     ):
         acl = Acl(kind=Kind.TOPIC, name="hers", principal="User:ann", operation=Operation.DESCRIBE)
         await broker.app.broker.access.acls.add([acl])
-        answered(await ann.get("/v1/events?topics=overview"), 403)
+        for kind in ("overview", "connections", "users", "acls", "quotas", "brokers"):
+            answered(await ann.get(f"/v1/events?topics={kind}"), 403)
         async with listening(ann) as stream:
             for name in ("others", "hers"):
                 answered(await admin.post("/v1/topics", json={"name": name, "partitions": 1}), 201)
@@ -165,6 +220,8 @@ class Thing(msgspec.Struct, frozen=True):
 class Things:
     """A source that a test changes."""
 
+    seconds = 0.0
+
     def __init__(self) -> None:
         self.now: dict[str, msgspec.Struct] = {}
         self.samples = 0
@@ -191,7 +248,7 @@ async def _sampled(things: Things) -> None:
 async def test_what_waits_for_a_slow_listener_is_merged() -> None:
     things = Things()
     things.now = {"old": Thing("old"), "gone": Thing("gone")}
-    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
+    hub, listener = EventHub(things), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     for number in range(3):
         things.now = {"old": Thing("old", number + 1), "new": Thing("new", number), "brief": Thing("brief")}
@@ -210,7 +267,7 @@ async def test_what_waits_for_a_slow_listener_is_merged() -> None:
 
 async def test_too_much_for_one_event_is_a_word_to_load_the_list() -> None:
     things = Things()
-    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
+    hub, listener = EventHub(things), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     for number in range(3):
         things.now = {f"{number}-{each}": Thing(str(each)) for each in range(events._MOST_CHANGES + 1)}
@@ -229,7 +286,7 @@ async def test_a_failing_source_is_tried_again(caplog: pytest.LogCaptureFixture)
             return found
 
     things = Failing()
-    hub, listener = EventHub(things, seconds=0), EventStream(["things"], CLOSED)
+    hub, listener = EventHub(things), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     things.now = {"new": Thing("new")}
     assert (await listener.next(30))["things"].added == [Thing("new")]
@@ -258,6 +315,8 @@ async def test_the_sampler_rests_after_a_slow_sample() -> None:
     samples = 0
 
     class Slow:
+        seconds = 0.0
+
         async def sample(self) -> Sample:
             nonlocal samples
             samples += 1
@@ -267,7 +326,7 @@ async def test_the_sampler_rests_after_a_slow_sample() -> None:
         def sees(self, guard: Guard, summary: Any) -> bool:
             return True
 
-    hub, listener = EventHub(lambda hub: {"things": Slow()}, seconds=0), EventStream(["things"], CLOSED)
+    hub, listener = EventHub(lambda hub: {"things": Slow()}), EventStream(["things"], CLOSED)
     await hub.listen(listener)
     await asyncio.sleep(0.6)
     hub.leave(listener)

@@ -12,6 +12,7 @@ from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.protocols.admin import rates
+from posthouse.protocols.admin.management.queues import QUICK
 from posthouse.testing import AsyncBroker
 from tests.protocols.admin.conftest import Scene
 from tests.protocols.admin.management_calls import GET, PUBLISH, Q, publish
@@ -239,6 +240,20 @@ async def test_access_is_by_permission() -> None:
         anonymous = await ann.get("/api/queues", auth=("ann", "wrong"))
         assert (anonymous.status_code, anonymous.json()["error"]) == (401, "not_authorized")
         assert anonymous.headers["www-authenticate"].startswith("Basic")
+
+
+async def test_quick_columns_are_those_of_the_whole_view(scene: Scene) -> None:
+    queue = await scene.channel.declare_queue("q", durable=True, arguments={"x-queue-type": "quorum"})
+    await scene.channel.declare_queue("more", auto_delete=True)
+    await scene.publish(b"1", b"2", b"3")
+    held = await queue.get()
+    whole = (await scene.http.get("/api/queues")).json()
+    for name in QUICK:
+        column = (await scene.http.get(f"/api/queues?columns={name}")).json()
+        assert column == [{name: each[name]} for each in whole]
+        ordered = (await scene.http.get(f"/api/queues?sort={name}&columns={name},node")).json()
+        assert [each[name] for each in ordered] == sorted(each[name] for each in whole)
+    await held.ack()
 
 
 async def test_ten_thousand_queues_are_streamed_without_blocking() -> None:

@@ -9,7 +9,8 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import PosthouseError
-from posthouse.protocols.amqp.connection import AmqpConnection, AmqpConnections
+from posthouse.protocols.amqp.connection import AmqpConnection
+from posthouse.protocols.amqp.connections import AmqpConnections
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.gate import Gate

@@ -294,7 +294,7 @@ async def test_a_certificate_tells_who_it_is() -> None:
         assert isinstance(guard, AclGuard)
         assert guard.principal == Principal("ann")
         assert rig.access.sessions.count("ann") == 1
-        rig.access.sessions.send_away("ann")
+        rig.access.sessions.disconnect("ann")
         assert [str(each) for each in sent_away] == ["user 'ann' was deleted"]
         authenticator.close()
         assert rig.access.sessions.count("ann") == 0

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pamqp.commands import Channel, Connection, Queue
 
-from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.connections import AmqpConnections
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Credentials, Negotiation, State

@@ -126,6 +126,11 @@ class HeldRelay:
         self._has_more.set()
         return made
 
+    async def connect(
+        self, listener: str, client: Address, user: ProvenUser | None, scope: Scope
+    ) -> socket.socket:
+        raise Unavailable("only requests are relayed")
+
     async def request(self, number: int = 0) -> RelayedRequest:
         """The request with this number, of the first connection."""
         return (await (await self.connection()).until(number + 1))[number]
@@ -152,13 +157,21 @@ class WiredRelay:
         grown: Callable[[], None],
         scope: Scope,
     ) -> RelayedConnection:
+        return _WiredConnection(self._adopted(listener, client, user))
+
+    async def connect(
+        self, listener: str, client: Address, user: ProvenUser | None, scope: Scope
+    ) -> socket.socket:
+        return self._adopted(listener, client, user)
+
+    def _adopted(self, listener: str, client: Address, user: ProvenUser | None) -> socket.socket:
         with socket.create_server(("127.0.0.1", 0)) as listening:
             here = socket.create_connection(listening.getsockname())
             there, _ = listening.accept()
         adopting = self._app.listener(listener)
         assert adopting is not None
         adopting.adopt(there, Origin(client=client, relayed_by=self._own, user=user))
-        return _WiredConnection(here)
+        return here
 
 
 class _WiredConnection:

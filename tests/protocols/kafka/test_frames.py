@@ -77,6 +77,15 @@ def test_impossible_lengths(length: int) -> None:
         feed(make_reader(), struct.pack(">i", length), 4)
 
 
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [(b"\x16\x03\x01\x02\x00", "TLS"), (b"GET / HTTP/1.1", "HTTP"), (b"AMQP\x00\x00\x09\x01", "AMQP")],
+)
+def test_clients_of_other_protocols_are_told(first: bytes, name: str) -> None:
+    with pytest.raises(FrameError, match=f"the client seems to speak {name}, which this listener does not"):
+        feed(make_reader(), first, len(first))
+
+
 @pytest.mark.parametrize("begun", [b"\0", b"\0\0\0\5ab", b"\0\1\0\0" + b"x" * 20_000])
 def test_knows_that_a_frame_has_begun(begun: bytes) -> None:
     reader = make_reader()

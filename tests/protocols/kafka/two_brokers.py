@@ -1,5 +1,6 @@
 """The coordinator and a member on one log in memory. Both serve groups, and relay requests to each other."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -83,12 +84,19 @@ class _ToHolder:
         grown: Callable[[], None],
         scope: Scope,
     ) -> RelayedConnection:
+        return self._wired(scope).open(listener, client, user, grown, scope)
+
+    async def connect(
+        self, listener: str, client: Address, user: ProvenUser | None, scope: Scope
+    ) -> socket.socket:
+        return await self._wired(scope).connect(listener, client, user, scope)
+
+    def _wired(self, scope: Scope) -> WiredRelay:
         brokers = self._brokers
         holder = COORDINATOR if scope == COORDINATING else brokers.view.holder_of(scope)
         assert holder is not None and holder is not self._own, f"{scope} is held by {holder}"
         brokers.relayed.append(scope)
-        wired = WiredRelay(self._own.incarnation, brokers.app(holder))
-        return wired.open(listener, client, user, grown, scope)
+        return WiredRelay(self._own.incarnation, brokers.app(holder))
 
 
 @asynccontextmanager

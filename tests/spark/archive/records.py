@@ -9,7 +9,7 @@ from posthouse.client.cluster import TopicInfo
 from posthouse.spark.archive.files import SCHEMA, DayFiles
 from posthouse.spark.archive.manifest import ArchivedFile, Change, Log, Manifest
 from posthouse.spark.archive.planning import ArchiveTask, covered_by
-from posthouse.spark.archive.reading import ArchivePlan, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange
 from posthouse.spark.archive.root import Root
 
 DAY_MS = 86_400_000
@@ -70,7 +70,7 @@ def archive(
         manifest.commit(Change(topics=names, cover=covered_by(taken), add=files), run="run")
 
 
-def found(plan: ArchivePlan, topic_id: str, wanted: WantedRange) -> list[tuple[int, Record]]:
+def found(plan: ArchivePlan, topic_id: str, wanted: ArchiveRange) -> list[tuple[int, Record]]:
     """What readers are served."""
     schema = pa.schema([SCHEMA.field(name) for name in ("offset", "timestamp", "value")])
     rows = []
@@ -86,4 +86,4 @@ def found(plan: ArchivePlan, topic_id: str, wanted: WantedRange) -> list[tuple[i
 
 
 def all_of(plan: ArchivePlan, log: Log) -> list[tuple[int, Record]]:
-    return sorted(found(plan, log.topic_id, WantedRange(partition=log.partition, first=0, end=EVERYTHING)))
+    return sorted(found(plan, log.topic_id, ArchiveRange(partition=log.partition, first=0, end=EVERYTHING)))

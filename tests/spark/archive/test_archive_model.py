@@ -14,7 +14,7 @@ from posthouse.spark.archive.leftovers import Grace, sweep
 from posthouse.spark.archive.manifest import Change, Log, Manifest
 from posthouse.spark.archive.merging import merge, merges
 from posthouse.spark.archive.planning import LogBounds, backlog, steps
-from posthouse.spark.archive.reading import ArchivePlan, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange
 from posthouse.spark.archive.root import Root
 from tests.directories import IN_MEMORY
 from tests.spark.archive.records import (
@@ -165,13 +165,13 @@ class Archive(RuleBasedStateMachine):
     def check_parts(self, plan: ArchivePlan, log: Log, expected: list[tuple[int, Record]]) -> None:
         for number in {0, len(expected) // 3, len(expected) // 2, len(expected) - 1}:
             middle, record = expected[number]
-            after = WantedRange(partition=log.partition, first=middle, end=EVERYTHING)
+            after = ArchiveRange(partition=log.partition, first=middle, end=EVERYTHING)
             assert sorted(found(plan, log.topic_id, after)) == expected[number:]
-            before = WantedRange(partition=log.partition, first=0, end=middle)
+            before = ArchiveRange(partition=log.partition, first=0, end=middle)
             assert sorted(found(plan, log.topic_id, before)) == expected[:number]
             time = record.timestamp
-            late = WantedRange(partition=log.partition, first=0, end=middle, since=time)
-            early = WantedRange(partition=log.partition, first=middle, end=EVERYTHING, until=time)
+            late = ArchiveRange(partition=log.partition, first=0, end=middle, since=time)
+            early = ArchiveRange(partition=log.partition, first=middle, end=EVERYTHING, until=time)
             assert sorted(found(plan, log.topic_id, late)) == [
                 each for each in expected[:number] if each[1].timestamp >= time
             ]

@@ -11,7 +11,7 @@ from posthouse.spark.archive import files, reading
 from posthouse.spark.archive.files import SCHEMA, day_name
 from posthouse.spark.archive.manifest import Change, Log, Manifest, Range
 from posthouse.spark.archive.merging import merge, merges
-from posthouse.spark.archive.reading import ArchivePlan, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange
 from posthouse.spark.archive.root import Root
 from posthouse.spark.schema import arrow_schema, source_schema
 from tests.spark.archive.records import (
@@ -60,7 +60,7 @@ def _made(directory: str) -> ArchivePlan:
     return ArchivePlan.open(directory)
 
 
-def groups_read(plan: ArchivePlan, wanted: WantedRange) -> int:
+def groups_read(plan: ArchivePlan, wanted: ArchiveRange) -> int:
     [file] = plan.state.files.values()
     with plan.root.open(file.path) as source:
         return len(list(reading._groups(pq.ParquetFile(source).metadata, wanted)))
@@ -69,13 +69,13 @@ def groups_read(plan: ArchivePlan, wanted: WantedRange) -> int:
 def test_both_partitions_are_whole_and_in_order(plan: ArchivePlan) -> None:
     for log in LOGS:
         assert all_of(plan, log) == sorted(RECORDS.items())
-        wanted = WantedRange(partition=log.partition, first=0, end=EVERYTHING)
+        wanted = ArchiveRange(partition=log.partition, first=0, end=EVERYTHING)
         assert found(plan, ID, wanted) == sorted(RECORDS.items())
 
 
 @pytest.mark.parametrize(("first", "end"), [(0, 1), (5, 31), (299, 301), (310, 320), (399, 400), (7, 7)])
 def test_only_the_offsets_that_are_asked_for(plan: ArchivePlan, first: int, end: int) -> None:
-    wanted = WantedRange(partition=1, first=first, end=end)
+    wanted = ArchiveRange(partition=1, first=first, end=end)
     assert found(plan, ID, wanted) == [
         (offset, record) for offset, record in RECORDS.items() if first <= offset < end
     ]
@@ -83,7 +83,7 @@ def test_only_the_offsets_that_are_asked_for(plan: ArchivePlan, first: int, end:
 
 @pytest.mark.parametrize(("since", "until"), [(NOON, NOON + 31), (NOON + 300, None), (None, NOON + 1)])
 def test_only_the_times_that_are_asked_for(plan: ArchivePlan, since: int | None, until: int | None) -> None:
-    wanted = WantedRange(partition=0, first=0, end=EVERYTHING, since=since, until=until)
+    wanted = ArchiveRange(partition=0, first=0, end=EVERYTHING, since=since, until=until)
     assert found(plan, ID, wanted) == [
         (offset, record)
         for offset, record in RECORDS.items()
@@ -92,16 +92,16 @@ def test_only_the_times_that_are_asked_for(plan: ArchivePlan, since: int | None,
 
 
 def test_row_groups_are_passed_over(plan: ArchivePlan) -> None:
-    everything = groups_read(plan, WantedRange(partition=0, first=0, end=EVERYTHING))
+    everything = groups_read(plan, ArchiveRange(partition=0, first=0, end=EVERYTHING))
     assert everything >= 20
-    assert groups_read(plan, WantedRange(partition=0, first=310, end=315)) <= 2
-    assert groups_read(plan, WantedRange(partition=0, first=0, end=EVERYTHING, since=NOON + 390)) <= 2
-    assert groups_read(plan, WantedRange(partition=2, first=0, end=EVERYTHING)) == 0
+    assert groups_read(plan, ArchiveRange(partition=0, first=310, end=315)) <= 2
+    assert groups_read(plan, ArchiveRange(partition=0, first=0, end=EVERYTHING, since=NOON + 390)) <= 2
+    assert groups_read(plan, ArchiveRange(partition=2, first=0, end=EVERYTHING)) == 0
 
 
 def test_batches_have_exactly_the_schema(plan: ArchivePlan) -> None:
     whole = arrow_schema(source_schema(include_headers=True))
-    wanted = WantedRange(partition=1, first=300, end=330)
+    wanted = ArchiveRange(partition=1, first=300, end=330)
     for schema in (whole, pa.schema([whole.field("topic")]), pa.schema([whole.field("value")]), SCHEMA):
         [slice] = plan.slices(ID, wanted)
         batches = list(slice.read(schema))
@@ -124,7 +124,7 @@ def test_files_of_other_days_are_not_opened(tmp_path: Path) -> None:
     )
     manifest.commit(change, run="run")
     plan = ArchivePlan.open(str(tmp_path))
-    third = WantedRange(
+    third = ArchiveRange(
         partition=0, first=0, end=5, since=NOON + 2 * DAY_MS - 1000, until=NOON + 2 * DAY_MS + 1000
     )
     [file] = plan.files(ID, third)

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from posthouse.client import Client, Message
-from posthouse.spark.archive.reading import ArchivePlan, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange
 from posthouse.spark.schema import arrow_schema, source_schema
 from tests.spark.exactly_once.outcome import check_passed, check_totals
 from tests.spark.exactly_once.victims import Archiver, Broker, Driver, send_kill
@@ -153,7 +153,7 @@ def archived(directory: Path, topic: str) -> list[Message]:
     assert id is not None
     found = []
     for partition in plan.partitions(id):
-        everything = WantedRange(partition=partition, first=0, end=2**62)
+        everything = ArchiveRange(partition=partition, first=0, end=2**62)
         for slice in plan.slices(id, everything):
             for batch in slice.read(arrow_schema(source_schema(include_headers=True))):
                 found += [_message(row) for row in batch.to_pylist()]

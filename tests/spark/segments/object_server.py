@@ -1,6 +1,7 @@
 """A directory of objects behind HTTP, with signed addresses that expire, and faults."""
 
 import re
+import ssl
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,12 +26,19 @@ class ObjectServer:
     is_cutting: bool = False
     """Answers end after half of their bytes."""
     is_ignoring_ranges: bool = False
+    is_hanging_up: bool = False
+    """Connections end after each answer."""
+    scheme: str = "http"
+    connections: int = 0
     gets: list[tuple[str, int, int]] = field(default_factory=list)
     """Key, first and last byte of what was answered."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     async def sign(self, keys: Sequence[str], seconds: float) -> list[str]:
-        return [f"http://127.0.0.1:{self.port}/{key}?generation={self.generation}" for key in keys]
+        return [self.address(key) for key in keys]
+
+    def address(self, key: str) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/{key}?generation={self.generation}"
 
     def status(self, query: str) -> int:
         with self.lock:
@@ -44,11 +52,15 @@ class ObjectServer:
 
 
 @contextmanager
-def object_server(directory: Path) -> Iterator[ObjectServer]:
+def object_server(directory: Path, tls: ssl.SSLContext | None = None) -> Iterator[ObjectServer]:
     served = ObjectServer(directory)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            served.connections += 1
+            super().setup()
 
         def do_GET(self) -> None:
             parts = urlsplit(self.path)
@@ -87,12 +99,16 @@ def object_server(directory: Path) -> Iterator[ObjectServer]:
                 body = body[: len(body) // 2]
                 self.close_connection = True
             self.wfile.write(body)
+            self.close_connection = self.close_connection or served.is_hanging_up
 
         def log_message(self, format: str, *args: object) -> None:
             """Nothing on the screen."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+        served.scheme = "https"
     served.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

@@ -9,7 +9,7 @@ from posthouse.client import Client
 from posthouse.spark.options import parse_source
 from posthouse.spark.reading import BatchReader
 from posthouse.spark.schema import source_schema
-from tests.spark.segments.conftest import Cluster
+from tests.spark.segments.clusters import Cluster
 
 Row = tuple[int, int, bytes | None]
 """Partition, offset and value."""

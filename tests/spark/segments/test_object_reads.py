@@ -7,10 +7,11 @@ import pytest
 
 from posthouse.client import Client
 from posthouse.client.ranges import RangeReading
+from posthouse.spark.errors import WrongOption
 from posthouse.spark.live import LivePiece
 from posthouse.spark.segments import signed_objects
 from posthouse.testing import running_broker
-from tests.spark.segments.conftest import Cluster
+from tests.spark.segments.clusters import Cluster
 from tests.spark.segments.queries import Query, Row, fill, rows_of
 
 ROWS = 3000
@@ -109,6 +110,16 @@ def test_a_store_without_the_objects(
     assert broker_reads == [(0, ROWS)]
     assert "reading from a broker instead of an object" in caplog.text
     assert "is not in" in caplog.text
+
+
+@pytest.mark.parametrize("url", ["gopher://x/y", "s3://key:secret@:bad:/x", "file://relative"])
+def test_an_address_that_is_none(url: str, cluster: Cluster, client: Client) -> None:
+    """It fails when the query is planned, and does not show what may be a secret."""
+    client.create_topic("orders", partitions=1)
+    fill(client, 1)
+    with pytest.raises(WrongOption, match="'objectStore' is not an address") as caught:
+        Query(cluster, objectStore=url)
+    assert "secret" not in str(caught.value)
 
 
 def test_addresses_that_have_expired_are_signed_again(

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Producer
 
 from posthouse.client import Client
-from tests.spark.segments.conftest import Cluster
+from tests.spark.segments.clusters import Cluster
 from tests.spark.segments.queries import rows_of
 
 ISOLATION = "kafka.isolation.level"

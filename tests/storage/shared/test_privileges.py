@@ -16,7 +16,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.identity import cluster_identity
 from posthouse.storage.shared.membership.inspection import inspect
 from posthouse.storage.shared.membership.lease import take_lease
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import append, make_topic, read_all
@@ -60,7 +60,7 @@ async def test_a_storage_commits_and_reads(limited: Limited, clock: ManualClock)
     assert held is not None and await held.renew()
     await held.release()
     addresses = Registration(name="one", incarnation=lease.incarnation, addresses={}, rack=None, version="")
-    registry = Registry(limited.broker, addresses)
+    registry = BrokerRegistry(limited.broker, addresses)
     await registry.register()
     await registry.stop()
 

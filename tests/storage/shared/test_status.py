@@ -8,16 +8,16 @@ from posthouse.model.scopes import COORDINATOR
 from posthouse.storage.shared.administration.status import read_status
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import Seen
-from posthouse.storage.shared.membership.registry import Registration, Registry
+from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 from posthouse.storage.shared.membership.scopes import Scopes
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
 
-async def registered(logs: SharedLogs, name: str) -> Registry:
+async def registered(logs: SharedLogs, name: str) -> BrokerRegistry:
     addresses = {"kafka": Address("127.0.0.1", 9092)}
     registration = Registration(name=name, incarnation=uuid4(), addresses=addresses, rack="a", version="1.0")
-    registry = Registry(logs.database, registration)
+    registry = BrokerRegistry(logs.database, registration)
     await registry.register()
     return registry
 
@@ -62,7 +62,7 @@ async def test_tail_segments_and_objects(logs: SharedLogs) -> None:
     assert [(each.state, each.runs) for each in before.slots[:2]] == [("open", 9), ("free", 0)]
     await consolidation(logs).consolidate([log])
     after = await read_status(logs.connection)
-    assert (after.logs.tail_runs, after.objects.doomed) == (3, 2)
+    assert (after.logs.tail_runs, after.objects.doomed, after.objects.held) == (3, 2, 0)
     assert after.logs.segments > 0 and after.logs.segment_bytes > 0
     assert after.logs.bytes == before.logs.bytes
     assert after.database_bytes > 0

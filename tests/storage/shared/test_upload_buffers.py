@@ -25,7 +25,7 @@ def test_all_sizes(sizes: list[int]) -> None:
     for _ in range(3):
         found = buffers.filled(parts(*sizes), sum(sizes))
         assert found == b"".join(parts(*sizes))
-        buffers.give_back(found)
+        buffers.recycle(found)
 
 
 def test_memory_is_used_again_when_it_was_given_back() -> None:
@@ -35,7 +35,7 @@ def test_memory_is_used_again_when_it_was_given_back() -> None:
     assert isinstance(first, memoryview) and isinstance(second, memoryview)
     assert first.obj is not second.obj
     assert first == bytes([1]) * (3 * MIB)
-    buffers.give_back(first)
+    buffers.recycle(first)
     third = buffers.filled(parts(2 * MIB), 2 * MIB)
     assert isinstance(third, memoryview) and third.obj is first.obj
 
@@ -43,7 +43,7 @@ def test_memory_is_used_again_when_it_was_given_back() -> None:
 def test_few_are_kept() -> None:
     buffers = UploadBuffers(MIB)
     for each in [buffers.filled(parts(MIB), MIB) for _ in range(20)]:
-        buffers.give_back(each)
+        buffers.recycle(each)
     assert len(buffers._free) == 4
 
 

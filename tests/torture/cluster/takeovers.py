@@ -11,7 +11,7 @@ from tests.torture.shares.members import GROUP
 
 _LOOK_SECONDS = 0.1
 _CONNECT_SECONDS = 2
-_SCOPES = ["all", COORDINATOR.name, scope_of_group(GROUP).name]
+_SCOPES = [COORDINATOR.name, scope_of_group(GROUP).name]
 _EPOCHS = "SELECT name, epoch FROM posthouse.scope WHERE name = ANY(%s)"
 
 

@@ -53,7 +53,7 @@ class AccessControl:
             storage,
             random,
             min_iterations=settings.scram_min_iterations,
-            changed=self.sessions.send_away,
+            changed=self.sessions.disconnect,
         )
         self._has_certificates = settings.tls_client_certificates is not ClientCertificates.OFF
         self.proven_users = ProvenUsers(

@@ -31,7 +31,7 @@ class Sessions:
         if not sessions:
             self._by_user.pop(user, None)
 
-    def send_away(self, user: str) -> None:
+    def disconnect(self, user: str) -> None:
         for leave in list(self._by_user.get(user, {}).values()):
             leave()
 

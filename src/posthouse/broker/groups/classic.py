@@ -331,7 +331,7 @@ class ClassicGroup:
         self._gather_until = math.inf
         self.generation += 1
         if not len(self.members):
-            self.state = after(self.state, Event.NOBODY_LEFT)
+            self.state = after(self.state, Event.ALL_LEFT)
             self.protocol = None
             return
         self.protocol = self.members.elected_protocol()

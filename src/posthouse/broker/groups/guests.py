@@ -32,7 +32,7 @@ from posthouse.model.errors import (
 from posthouse.model.ids import MemberId
 
 GUEST_PROTOCOL_TYPE = "consumer"
-_NOBODY = MemberId("")
+_NO_LEADER = MemberId("")
 
 
 class Guests:
@@ -64,7 +64,7 @@ class Guests:
             generation=member.epoch,
             protocol_type=request.protocol_type,
             protocol=request.protocols[0].name,
-            leader=_NOBODY,
+            leader=_NO_LEADER,
         )
 
     def sync(self, request: SyncRequest, topics: TopicView, now: float) -> Synced:

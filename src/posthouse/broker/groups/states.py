@@ -23,7 +23,7 @@ class Event(Enum):
     """A member joined, left, or changed its subscription."""
     MEMBERS_GATHERED = auto()
     """All members have joined or timed out: a new generation begins."""
-    NOBODY_LEFT = auto()
+    ALL_LEFT = auto()
     ASSIGNED = auto()
     """The leader has assigned the partitions."""
     DELETED = auto()
@@ -34,7 +34,7 @@ TRANSITIONS: dict[tuple[ClassicState, Event], ClassicState] = {
     (ClassicState.EMPTY, Event.DELETED): ClassicState.DEAD,
     (ClassicState.GATHERING, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
     (ClassicState.GATHERING, Event.MEMBERS_GATHERED): ClassicState.AWAITING_ASSIGNMENT,
-    (ClassicState.GATHERING, Event.NOBODY_LEFT): ClassicState.EMPTY,
+    (ClassicState.GATHERING, Event.ALL_LEFT): ClassicState.EMPTY,
     (ClassicState.AWAITING_ASSIGNMENT, Event.REBALANCE_NEEDED): ClassicState.GATHERING,
     (ClassicState.AWAITING_ASSIGNMENT, Event.ASSIGNED): ClassicState.STABLE,
     (ClassicState.STABLE, Event.REBALANCE_NEEDED): ClassicState.GATHERING,

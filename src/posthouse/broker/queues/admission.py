@@ -1,4 +1,4 @@
-"""Which of the queues that a message is routed to take it: those with a limit may be full."""
+"""Admission of messages to queues with a length limit."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ class Admission:
 
     def __init__(self) -> None:
         self.limited: set[Queue] = set()
-        """Empty in most namespaces: then every message is admitted, and nothing has to be asked."""
+        """Queues with a limit. Most namespaces have none: then every message is admitted."""
 
     def add(self, queue: LogQueue) -> None:
         if isinstance(queue, Queue) and queue.definition.is_limited:

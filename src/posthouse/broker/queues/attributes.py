@@ -1,4 +1,4 @@
-"""What headers exchanges look at, out of the headers of a record."""
+"""The attributes of a record that headers exchanges match."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ ReadAttributes = Callable[[bytes], Attributes | None]
 
 
 def no_attributes(headers: bytes) -> Attributes | None:
-    """A reading where no protocol has one."""
+    """For brokers without a protocol that reads headers."""
     return None
 
 
 def plain_attributes(headers: bytes) -> Attributes:
-    """Every header as text where it is one."""
+    """Every header that is text, as text."""
     try:
         found = decode_section(headers)
     except CorruptBatch:

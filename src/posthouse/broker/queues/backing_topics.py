@@ -33,6 +33,6 @@ class BackingTopic:
     def __init__(self, name: str, overrides: dict[str, str]) -> None:
         self.name = name
         self.new = NewTopic(name=name, partitions=1, overrides=overrides)
-        """How it is created. With one partition, so that readers of the topic see the order of publishing."""
+        """How the topic is created: with one partition, so that its readers see the order of publishing."""
         self.topic: Topic | None = None
-        """As it was when a wave was written last: see `Publishing.topic`."""
+        """The topic when a wave was last written to it: see `Publishing.topic`."""

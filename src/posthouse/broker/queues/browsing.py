@@ -46,7 +46,7 @@ def is_ready(message: Message, now_ms: int) -> bool:
 async def _stashed(
     storage: Storage, lane: MessageLane, reader: LaneReader, at_once: int
 ) -> AsyncGenerator[list[Message], None]:
-    """They are older than what is in the log."""
+    """Stashed messages are older than those in the log."""
     positions = sorted(lane.progress.stash)
     rereading = Rereading(storage)
     for first in range(0, len(positions), at_once):

@@ -1,4 +1,4 @@
-"""What people are shown of a consumer, whatever its protocol."""
+"""Descriptions of consumers for operators, whatever the protocol."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable

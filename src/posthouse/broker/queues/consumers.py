@@ -57,7 +57,7 @@ class Consumers:
         return False
 
     def described(self) -> list[ConsumerInfo]:
-        """For people; those that can be shown."""
+        """Descriptions for operators."""
         active = self._eligible
         return [
             replace(
@@ -96,9 +96,9 @@ class Consumers:
         return any(each.consumer.credit > 0 for each in self._eligible)
 
     def turns(self, most: int) -> list[Consumer]:
-        """Who gets the next messages, one entry for each message, `most` at most.
+        """The consumers of the next messages: one entry for each message, `most` at most.
 
-        Round robin among those with the highest priority that have credit. `served` moves it on.
+        Round robin among those with the highest priority that have credit. `served` advances it.
         """
         eligible = self._eligible
         if len(eligible) == 1:

@@ -1,4 +1,4 @@
-"""What happened to the messages of a queue since the broker started."""
+"""Counters of a queue's messages since the broker started."""
 
 
 class QueueCounters:
@@ -15,6 +15,6 @@ class QueueCounters:
         self.acked = 0
         """By consumers, or by their delivery where no acknowledgement is asked for."""
         self.redelivered = 0
-        """Of those that were delivered or got: the ones that had been handed out before."""
+        """Messages among those delivered or got that had been delivered before."""
         self.dead_lettered = 0
         self.expired = 0

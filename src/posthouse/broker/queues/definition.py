@@ -1,4 +1,4 @@
-"""What a queue is declared to be."""
+"""The definition of a queue, as it was declared."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _VERSION = 1
 
 
 class OverflowPolicy(StrEnum):
-    """What happens when a queue is as long as it may be."""
+    """What happens when a queue has reached its length limit."""
 
     DROP_HEAD = "drop-head"
     REJECT_PUBLISH = "reject-publish"
@@ -55,14 +55,14 @@ class QueueDefinition:
 
     @property
     def is_limited(self) -> bool:
-        """Whether publishers or the oldest messages have to make room."""
+        """Whether the queue has a length limit."""
         if self.is_stream:
             return False
         return self.max_length is not None or self.max_bytes is not None
 
     @property
     def is_transient(self) -> bool:
-        """Nothing of it is there after a restart."""
+        """The queue does not survive a restart."""
         return not self.durable or self.exclusive
 
     def encode(self) -> bytes:

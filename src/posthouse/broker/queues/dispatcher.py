@@ -87,7 +87,7 @@ class Dispatcher:
         return LaneReader(storage, self._source, lane, floor, pass_over)
 
     def load(self) -> None:
-        """Progress was taken in from storage."""
+        """Progress was loaded from storage."""
         self.loader.load_stash()
         for lane in self._lanes:
             self.loader.begin_at(lane, lane.progress.floor)
@@ -147,7 +147,7 @@ class Dispatcher:
     def _claim(self, lane: MessageLane, count: int) -> None:
         """Claim as many of the new messages as the consumers have credit for."""
         credit = self.consumers.credit
-        # A consumer that can take very many tells of no more than it takes at once.
+        # The credit of a consumer is capped: it tells of at most what it takes at once.
         claimed = count if credit >= AT_ONCE else min(count, credit - (self.ready - count))
         if claimed > 0:
             first = lane.end - count
@@ -179,7 +179,7 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(self._retry_seconds, self.plan)
 
     def requeued(self, message: Message) -> None:
-        """One that was leased is ready again."""
+        """A leased message is ready again."""
         self.settlement.released(message)
         if NEVER < message.expires_ms <= self._clock.now_ms():  # while it was leased
             message.lane.expiries.add_span(message.expires_ms, message.position, message.position + 1)

@@ -4,7 +4,7 @@ An answer that comes before its effect misleads: a queue is still there after it
 a dead letter not yet. So methods that show them wait for the effects that are under way at that time.
 
 A queue that is too long, or whose messages expire, may be at work all the time. That is done in short steps.
-Only requests for that queue, or for one that its dead letters may come to, wait for the step under way.
+Only requests for that queue, or for one that its dead letters may reach, wait for the step under way.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.definition import QueueDefinition
 
 _ROUNDS: Final = 4
-"""An effect may have another one: a dead letter that has no room where it goes to is one again."""
+"""An effect may cause another one: a dead letter that finds its queue full is dead-lettered again."""
 _SECONDS: Final = 1.0
 """A disk may be slow; no request waits for longer than this."""
 
@@ -35,7 +35,7 @@ class Effects:
         return bool(self._under_way)
 
     def start(self, work: Coroutine[Any, Any, None], subject: object) -> asyncio.Task[None]:
-        """Do it in the background; failures are logged as those of `subject`."""
+        """Run `work` in the background; failures are logged as those of `subject`."""
         task = self._background.start(work, subject)
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
@@ -44,14 +44,14 @@ class Effects:
     def start_step(
         self, work: Coroutine[Any, Any, None], subject: object, queue: QueueDefinition
     ) -> asyncio.Task[None]:
-        """The same for one step of work that may go on for long in this queue."""
+        """Run one step of work that may continue for long in this queue."""
         task = self._background.start(work, subject)
         self._steps[task] = queue
         task.add_done_callback(self._steps.pop)
         return task
 
     async def done(self, queue: str | None = None) -> None:
-        """Return when those that are under way have ended, or failed; steps, where they concern `queue`."""
+        """Return when the effects under way have ended, and the steps that concern `queue`."""
         deadline = asyncio.get_running_loop().time() + _SECONDS
         for _ in range(_ROUNDS):
             under_way = self._under_way | self._steps_for(queue)

@@ -1,4 +1,4 @@
-"""What a published message brings along besides its key and its body."""
+"""The envelope of a published message: everything but its key and body."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
-    """All of a message but key and body. Protocols cache them by what arrived: most messages repeat one."""
+    """Protocols cache envelopes by the properties that arrived: most messages repeat earlier ones."""
 
     headers: bytes
     """The record's headers, encoded as in a batch: a varint count, then names and values."""
@@ -16,7 +16,7 @@ class Envelope:
     priority: int = 0
     delay_ms: int = 0
     headers_when_due: bytes | None = None
-    """The record's headers when the delay is over, where they are others."""
+    """The record's headers after the delay, if they differ."""
     more_keys: tuple[bytes, ...] = ()
     """Further routing keys."""
     persistent: bool = True

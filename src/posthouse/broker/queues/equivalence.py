@@ -1,4 +1,4 @@
-"""Whether what is declared is what is there already."""
+"""Checks that a second declaration equals the existing definition."""
 
 from collections.abc import Sequence
 

@@ -18,7 +18,7 @@ class Expiries:
         self._open: tuple[int, int, int] | None = None
         """The youngest span, which still grows."""
         self.earliest: int | None = None
-        """When there is next something to look at."""
+        """When to look at the next span."""
 
     def add(self, first: int, end: int, expires_ms: int) -> None:
         self._lower(expires_ms)
@@ -31,7 +31,7 @@ class Expiries:
         self._open = (expires_ms, first, end)
 
     def add_span(self, earliest: int, first: int, end: int) -> None:
-        """What is left of a span that was looked at."""
+        """Add the rest of a span that was looked at."""
         self._lower(earliest)
         heappush(self._spans, (earliest, first, end))
 

@@ -24,7 +24,7 @@ _CLAIMED_MS = 1000
 
 
 class ExpiryOwner(Protocol):
-    """What expiring asks of the dispatcher."""
+    """What expiry needs of the dispatcher."""
 
     @property
     def has_credit(self) -> bool:
@@ -33,7 +33,7 @@ class ExpiryOwner(Protocol):
     def new_reader(self, lane: MessageLane) -> LaneReader: ...
 
     async def expired(self, messages: Sequence[Message]) -> None:
-        """They are not leased. They are dead letters, or gone."""
+        """Dead-letter or drop messages that are not leased."""
 
 
 class Expiry:

@@ -1,4 +1,4 @@
-"""Of the messages with one key, at most one in flight."""
+"""Order by key: at most one message of each key is in flight."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class KeyOrder:
         return self._count >= CROWD
 
     def admit(self, messages: Sequence[Message]) -> list[Message]:
-        """Those that may go out now; the others wait. Messages without a key are free."""
+        """The messages that may be delivered now; the others wait. Messages without a key never wait."""
         admitted = []
         for message in messages:
             key = message.key
@@ -33,7 +33,7 @@ class KeyOrder:
         return admitted
 
     def free(self, message: Message) -> None:
-        """It is settled or back in the queue: those that waited behind it come back, in their order."""
+        """The message is settled or requeued: those that waited for it are ready again, in their order."""
         key = message.key
         if not key or self._held.get(key) is not message:
             return

@@ -209,7 +209,7 @@ class Lane(Generic[M]):
         self.progress.not_stored()
         self._owner.progressed(self)  # another commit may have stored it meanwhile
 
-    def give_back(self, message: M) -> bool:
+    def requeue(self, message: M) -> bool:
         """Requeue the message. False where it is not leased."""
         if not self.leases.release(message.position, message):
             return False

@@ -81,7 +81,7 @@ class Loader:
         published = [run for run in runs if isinstance(run, PublishedRun)]
         first = lane.end - count
         if (
-            self.filling is None  # else `loaded_to` is its own
+            self.filling is None  # a fill under way owns `loaded_to`
             and max(lane.loaded_to, lane.progress.floor) >= first
             and len(published) == len(runs)
             and len(lane.window) + count <= WINDOW
@@ -168,7 +168,7 @@ class Loader:
                 self._owner.plan()
 
     async def _reload(self, lane: MessageLane) -> None:
-        """Read the dropped bodies of requeued messages again, up to one window, if these come next."""
+        """Read dropped bodies of requeued messages again, up to one window, if these are next in order."""
         count = size = 0
         if not lane.bodiless or not lane.is_drained:
             return

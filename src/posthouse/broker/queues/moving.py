@@ -34,9 +34,9 @@ _LONGEST_MS = 10 * 365 * 24 * 3600 * 1000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moved:
     to: Mapping[str, int] = field(default_factory=dict)
-    """How many messages came to each queue."""
+    """How many messages each queue got."""
     left: int = 0
-    """Messages that were looked at and stay: they have no place to go, or are not wanted there."""
+    """Messages that were looked at and stay: no queue takes them, or the one that should is full."""
     reason: str = ""
     """Why the last of these stays."""
 
@@ -79,7 +79,7 @@ class Mover:
         leading = self._namespace.router.leading_to(source.name)
 
         def has_way_here(definition: QueueDefinition) -> bool:
-            """Whether dead letters of a queue can come to `source`, by the bindings of now."""
+            """Whether dead letters of a queue can reach `source`, by the current bindings."""
             exchange, key = definition.dead_letter_exchange, definition.dead_letter_key
             if exchange == "":
                 return key in (None, source.name)  # without a key of the queue, each message has its own
@@ -196,7 +196,7 @@ def _noted(message: Message) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _milliseconds(expiration: str | None) -> int | None:
-    """None where it is no time: a producer may have written anything."""
+    """None where `expiration` is not a number: a producer may have written anything."""
     if expiration is None or not (expiration.isascii() and expiration.isdigit()):
         return None
     return min(int(expiration), _LONGEST_MS)

@@ -1,4 +1,4 @@
-"""The topics of exchanges and queues, whose names may be anything."""
+"""The names of the topics of exchanges and queues, which themselves may have any name."""
 
 import re
 from hashlib import sha256

@@ -112,7 +112,7 @@ class Namespace:
         return exchange
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
-        """Nothing happens where there is none. Raises InUse."""
+        """A no-op if the exchange does not exist. Raises InUse."""
         async with self._changing:
             exchange = self.router.by_name.get(name)
             if exchange is None:
@@ -154,7 +154,7 @@ class Namespace:
                 raise
 
     async def unbind(self, binding: Binding) -> None:
-        """Nothing happens where there is none."""
+        """A no-op if the binding does not exist."""
         async with self._changing:
             if binding not in self.router.bindings(source=binding.source):
                 return
@@ -180,7 +180,7 @@ class Namespace:
         return queue
 
     def queue_of_any_session(self, name: str) -> LogQueue:
-        """For looking at it, which is no use of it. Raises UnknownQueue."""
+        """For operators: does not count as use of the queue. Raises UnknownQueue."""
         queue = self.queues.get(name)
         if queue is None:
             raise UnknownQueue(f"there is no queue {name!r}")
@@ -230,7 +230,7 @@ class Namespace:
     async def delete_queue(
         self, name: str, session: object, *, if_unused: bool = False, if_empty: bool = False
     ) -> int:
-        """How many messages were ready. Nothing happens where there is none. Raises InUse, NotEmpty."""
+        """Returns how many messages were ready; 0 if the queue does not exist. Raises InUse, NotEmpty."""
         async with self._changing:
             if name not in self.queues:
                 return 0

@@ -14,16 +14,16 @@ AT_ONCE = 256
 
 
 class OverflowOwner(Backlog, Protocol):
-    """What dropping asks of the dispatcher."""
+    """What overflow needs of the dispatcher."""
 
     async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
         """Lease the first `count` in order, of the lowest priority; None where one has to look again."""
 
     async def drop(self, messages: list[Message]) -> None:
-        """They are dead letters, or gone."""
+        """Dead-letter or drop messages."""
 
     def plan(self) -> None:
-        """Hand out what there is."""
+        """Deliver at the end of the turn."""
 
 
 class Overflow:
@@ -43,20 +43,20 @@ class Overflow:
         self.definition = definition
         self._retry_seconds = retry_seconds
         self.task: asyncio.Task[None] | None = None
-        """While there is one, nothing is handed out."""
+        """While it runs, the queue delivers nothing."""
         self._retry: asyncio.TimerHandle | None = None
-        """Nothing could be dropped: until then, nothing is tried."""
+        """Set after nothing could be dropped: the next attempt is made then."""
         self._has_taken = False
         self._is_stopped = False
 
     def check(self) -> None:
-        """Drop the oldest if there are more than may be."""
+        """Drop the oldest messages if the queue is beyond its limit."""
         if self.task is None and self._retry is None and not self._is_stopped and self.count():
             self.task = self._effects.start_step(self._drop(), self._source, self.definition)
             self.task.add_done_callback(self._ended)
 
     def count(self) -> int:
-        """How many have to go; for a limit in bytes one by one."""
+        """How many messages to drop; for a limit in bytes one at a time."""
         definition = self.definition
         waiting = self._owner.waiting_with(0)
         if definition.max_length is not None and waiting > definition.max_length:
@@ -83,7 +83,7 @@ class Overflow:
         self.check()
 
     async def _drop(self) -> None:
-        """One step, because requests wait for it; `_ended` sees to the next."""
+        """One step, because requests wait for it; `_ended` starts the next."""
         oldest = await self._owner.take_oldest(lambda: min(self.count(), AT_ONCE))
         self._has_taken = oldest is None or bool(oldest)
         if oldest:

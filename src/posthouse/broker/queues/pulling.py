@@ -19,7 +19,7 @@ class Pulling:
         self._clock = clock
         self._leases_ended = leases_ended
         self.is_used = False
-        """Most queues are never polled, and skip all of this."""
+        """Whether the queue was ever polled: most are not."""
         self._waiting: list[asyncio.Future[None]] = []
         self._deadlines: Deadlines[Message] = Deadlines()
         self._timer: asyncio.TimerHandle | None = None
@@ -49,7 +49,7 @@ class Pulling:
     # Leases
 
     def lease(self, messages: Sequence[Message], seconds: float) -> None:
-        """Their leases end `seconds` from now; also to extend them."""
+        """Let the leases end `seconds` from now; also extends them."""
         self.is_used = True
         deadline = self._clock.monotonic() + seconds
         for message in messages:
@@ -57,7 +57,7 @@ class Pulling:
         self._plan()
 
     def drop(self, message: Message) -> None:
-        """Settled or released."""
+        """The message was settled or released."""
         self._deadlines.drop(message)
 
     def end_overdue(self) -> None:

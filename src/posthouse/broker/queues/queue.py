@@ -219,7 +219,7 @@ class Queue(LogQueue):
         """Lease messages that were polled for longer, from now on."""
         self.dispatcher.pulling.lease([message for message in messages if message.is_leased], seconds)
 
-    # ProgressWriter and requeueing
+    # Settling and requeueing
 
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
         """Settle messages; with a wave, in its commit."""

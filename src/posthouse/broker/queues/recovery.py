@@ -1,4 +1,4 @@
-"""What a queue finds out from its references after a restart, in the background."""
+"""Recovery of a queue after a restart: reads from its references what progress does not store."""
 
 from posthouse.broker.queues.expiries import SPAN
 from posthouse.broker.queues.message import MessageLane
@@ -49,7 +49,7 @@ async def _find_between(
 
 
 async def unsettled_bytes(reader: LaneReader, lane: MessageLane) -> int:
-    """Of the values of all messages that are not settled; what is settled out of order counts by average."""
+    """Bytes of the values of all unsettled messages; those settled out of order are estimated."""
     total, end = lane.progress.stash.size, lane.end
     reader.seek(lane.progress.floor)
     while (found := await reader.next_run(end)) is not None:

@@ -80,7 +80,7 @@ class Requeue:
             self.task.add_done_callback(self._ended)
 
     async def done(self) -> None:
-        """Return when nothing is on its way back."""
+        """Return when all messages are requeued."""
         while self.task is not None:
             await asyncio.wait([self.task])
 
@@ -117,7 +117,7 @@ class Requeue:
             if limit is not None and message.deliveries > limit:
                 exhausted.append(message)
                 continue
-            lane.give_back(message)
+            lane.requeue(message)
             self._owner.requeued(message)
         if exhausted:
             self._owner.exhausted(exhausted)

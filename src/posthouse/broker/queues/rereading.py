@@ -15,7 +15,7 @@ _UNREADABLE = (OffsetOutOfRange, NotFound, CorruptBatch, RecordTooLarge)
 
 
 class Rereading:
-    """For messages that come in the order of their publishing, mostly: then each batch is read once.
+    """Messages should be reloaded in the order of their publishing: then each batch is read once.
 
     Between one batch and the next others get the event loop, also where nothing has to be waited for.
     """
@@ -25,7 +25,7 @@ class Rereading:
         self._source: PartitionId | None = None
         self._records: Iterator[RawRecord] = iter(())
         self._next = self._end = 0
-        """The offsets of the batch that are yet to come."""
+        """The remaining offsets of the batch."""
 
     async def reload(self, message: Message) -> bool:
         """Whether it was still there."""

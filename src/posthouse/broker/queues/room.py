@@ -1,4 +1,4 @@
-"""How much a queue may hold, and the publishers that wait until it holds less."""
+"""The length limit of a queue, and the publishers that wait for room."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -17,7 +17,7 @@ class Backlog(Protocol):
 
 
 class Room:
-    """Of one queue. Messages on their way to it count: one turn of the event loop may bring very many."""
+    """Of one queue. Messages that are not durable yet count: one turn of the event loop may publish many."""
 
     def __init__(self, definition: QueueDefinition, backlog: Backlog) -> None:
         self._definition = definition
@@ -26,7 +26,7 @@ class Room:
         self._waiting: list[Callable[[], None]] = []
 
     def is_there_for(self, size: int) -> bool:
-        """Whether one more message of `size` bytes may come."""
+        """Whether the queue takes one more message of `size` bytes."""
         backlog, definition = self._backlog, self._definition
         waiting = backlog.waiting_with(self._expected)
         if definition.max_length is not None and waiting >= definition.max_length:
@@ -36,7 +36,7 @@ class Room:
         return backlog.ready_bytes + self._expected_bytes + size <= definition.max_bytes
 
     def expect(self, count: int, size: int) -> None:
-        """More messages are on their way here; or, below zero, they have come or will not."""
+        """Count messages that are not durable yet; a negative count ends that."""
         self._expected += count
         self._expected_bytes += size
         if count < 0:

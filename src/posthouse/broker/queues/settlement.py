@@ -65,7 +65,7 @@ class Settlement:
         self.leased_bytes += sum(message.size for message in messages)
 
     def hand_out(self, messages: Sequence[Message]) -> None:
-        """The same for messages that go to a client now."""
+        """Count messages that a client gets now."""
         self.leased_bytes += self._resources.traffic.deliver(messages)
         self._counters.redelivered += sum(map(_is_redelivered, messages))
 
@@ -77,7 +77,7 @@ class Settlement:
                     message.value = None
 
     def ack(self, messages: Sequence[Message]) -> int:
-        """Settle those of them that are leased; how many that were."""
+        """Settle those of the messages that are leased; returns their number."""
         lane: MessageLane | None = None
         settled: list[Message] = []
         for message in messages:

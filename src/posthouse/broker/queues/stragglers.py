@@ -26,7 +26,7 @@ _SPARSE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StragglerLimits:
-    """What is much, and what are a few."""
+    """The limits of what counts as a straggler."""
 
     most: int = 1000
     """Where more messages than this are unsettled, they are a backlog and stay where they are."""
@@ -69,14 +69,14 @@ def straggling_to(
 
 
 async def put_aside(storage: Storage, queue: Queue, lane: MessageLane, end: int, most: int) -> None:
-    """Copy what is unsettled below `end` into the stash."""
+    """Copy the unsettled messages below `end` into the stash."""
     positions = lane.progress.unsettled(end, most)
     log.info("%s: %d old messages are put aside, up to %d", queue, len(positions), end)
     await _copy(storage, queue, _from_log(queue.dispatcher.new_reader(lane), positions))
 
 
 async def rewrite(storage: Storage, queue: Queue) -> None:
-    """Copy what is left in the stash to its end, so that all before can go."""
+    """Copy the live messages of the stash to its end, so that everything before can be trimmed."""
     await _copy(storage, queue, _from_stash(storage, queue))
 
 

@@ -1,4 +1,4 @@
-"""One consumer's way through a stream: a position of its own, and credit for what comes next."""
+"""One consumer's reading of a stream: a position of its own, and credit."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _OFFERS = 16
 
 
 class Readings(Protocol):
-    """What a reading asks of its stream."""
+    """What a reading needs of its stream."""
 
     name: str
     counters: QueueCounters
@@ -47,13 +47,13 @@ class StreamReading:
         self._filling: asyncio.Task[None] | None = None
         self._is_planned = False
         self._is_waiting = False
-        """For credit, since the last look: then the window is memory that does nothing."""
+        """Whether the consumer has had no credit since the last `relax`: its window is unused memory."""
 
     def __str__(self) -> str:
         return str(self._stream)
 
     def subscribe(self, consumer: Consumer) -> None:
-        """It gets everything, as far as it has credit."""
+        """The consumer gets all messages from the start on, as far as it has credit."""
         self._consumer = consumer
         self._stream.begin(self)
         self.plan()
@@ -70,7 +70,7 @@ class StreamReading:
     # Delivering
 
     def plan(self) -> None:
-        """Deliver what there is at the end of this turn of the event loop."""
+        """Deliver at the end of this turn of the event loop."""
         if not self._is_planned:
             self._is_planned = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -92,7 +92,7 @@ class StreamReading:
                 self._tracer.delivered(self.name, messages)
             consumer.deliver(messages)
             for message in messages:
-                message.value = None  # of what it holds, a consumer needs no more than the place
+                message.value = None  # a consumer needs only the place of a message that it holds
             self.plan()  # there may be more
         if self._window.is_low and self._has_more:
             self._start_filling()
@@ -147,7 +147,7 @@ class StreamReading:
         self._is_waiting = True
 
     def _forget_window(self) -> None:
-        """It is read again when there is credit."""
+        """Drop the window; it is read again when there is credit."""
         if self._filling is None and (first := self._window.clear()) is not None:
             self._reader.seek(first)
 
@@ -157,7 +157,7 @@ class StreamReading:
         self.plan()
 
     def ack(self, messages: Sequence[Message], wave: SettlingCommit | None = None) -> None:
-        """The credit is the consumer's own affair; the stream keeps the messages."""
+        """Counts only: consumers raise their own credit, and the stream keeps the messages."""
         self._stream.counters.acked += len(messages)
 
     def release(self, messages: Sequence[Message], *, count: bool = True, delay_ms: int = 0) -> None:
@@ -176,12 +176,12 @@ class StreamReading:
         self._stream.end(self)
 
     def stop(self) -> None:
-        """Nothing more is delivered."""
+        """Deliver no more messages."""
         self._consumer = None
         self._window.clear()
 
     def cancel(self) -> None:
-        """The stream is gone."""
+        """The stream is deleted."""
         consumer = self._consumer
         self.stop()
         if consumer is not None:

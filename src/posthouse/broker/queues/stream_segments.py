@@ -70,7 +70,7 @@ class StreamSegments:
             last.newest_ms = max(last.newest_ms, new.newest_ms)
 
     def _join(self) -> None:
-        """Fewer and larger ones: memory must not grow with the stream."""
+        """Join neighbours: memory must not grow with the stream."""
         self._width *= 2
         segments, self._segments, self._size = self._segments, deque(), 0
         for segment in segments:

@@ -56,7 +56,7 @@ class StreamWindow:
         return taken
 
     def clear(self) -> int | None:
-        """Forget them all; the position of the first."""
+        """Drop all messages; returns the position of the first."""
         if not self._messages:
             return None
         first = self._messages[0].position

@@ -117,4 +117,4 @@ class Buckets:
     def remove(self, bucket: Bucket) -> None:
         """The removal of the bucket is durable, and its log is trimmed."""
         del self._by_log[bucket.log]
-        self._logs.give_back(bucket.log)
+        self._logs.recycle(bucket.log)

@@ -10,7 +10,7 @@ from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.reading import read_records
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 
@@ -46,7 +46,14 @@ class _Room:
 
 class Firing:
     def __init__(
-        self, storage: Storage, buckets: Buckets, window: Window, fire: Fire, *, most: int, most_bytes: int
+        self,
+        storage: Storage,
+        buckets: Buckets,
+        window: ScheduleWindow,
+        fire: Fire,
+        *,
+        most: int,
+        most_bytes: int,
     ) -> None:
         self._storage = storage
         self._buckets = buckets

@@ -13,7 +13,7 @@ from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.keys import PLACE_SIZE
 from posthouse.broker.schedule.reading import keys_in, read_piece
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.storage.contract import Storage
 
 FEW_OF_WINDOW = 8
@@ -21,7 +21,7 @@ FEW_OF_WINDOW = 8
 
 
 class ScheduleLoader:
-    def __init__(self, storage: Storage, buckets: Buckets, window: Window) -> None:
+    def __init__(self, storage: Storage, buckets: Buckets, window: ScheduleWindow) -> None:
         self._storage = storage
         self._buckets = buckets
         self.window = window
@@ -76,7 +76,7 @@ class ScheduleLoader:
             if key < bucket.bound:
                 self._add(bucket, key)
         elif offset >= bucket.mark.to:
-            self._let_go(self.window.make_room())
+            self._note_dropped(self.window.make_room())
             if self.window.is_full:
                 return False
             bucket.late.append(key)
@@ -85,9 +85,9 @@ class ScheduleLoader:
 
     def _add(self, bucket: Bucket, key: bytes) -> None:
         bucket.loaded += 1
-        self._let_go(self.window.add(key))
+        self._note_dropped(self.window.add(key))
 
-    def _let_go(self, dropped: Sequence[bytes]) -> None:
+    def _note_dropped(self, dropped: Sequence[bytes]) -> None:
         for key in dropped:
             bucket = self._buckets.of_log(keys.log_of(key))
             bucket.loaded -= 1

@@ -74,7 +74,7 @@ class ScheduleLogs:
         self._free.remove(log)
         return True
 
-    def give_back(self, log: int) -> None:
+    def recycle(self, log: int) -> None:
         self._free.append(log)
 
     async def reserve(self, count: int) -> None:

@@ -19,7 +19,7 @@ from posthouse.broker.schedule.keys import due_of
 from posthouse.broker.schedule.loading import ScheduleLoader
 from posthouse.broker.schedule.logs import ScheduleLogs
 from posthouse.broker.schedule.periods import period_for
-from posthouse.broker.schedule.window import Window
+from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
 from posthouse.model.topic_config import TopicConfig
@@ -59,7 +59,7 @@ class Schedule:
         self._clock = clock
         self._logs = ScheduleLogs(storage, defaults or TopicConfig())
         self._buckets = Buckets(storage, self._logs)
-        self._window = Window(window)
+        self._window = ScheduleWindow(window)
         self._loading = ScheduleLoader(storage, self._buckets, self._window)
         self._emptying = Emptying(storage, self._buckets, self._logs)
         self._firing = Firing(

@@ -6,7 +6,7 @@ from heapq import heapify, heappop, heappush
 from posthouse.broker.schedule.keys import log_of
 
 
-class Window:
+class ScheduleWindow:
     """A heap with a limit. Buckets keep their late entries, which count here."""
 
     def __init__(self, limit: int) -> None:

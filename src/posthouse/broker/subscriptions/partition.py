@@ -129,7 +129,7 @@ class SubscribedPartition:
             if verdict is Verdict.RENEW:
                 self._lease(offset, offset, member, now + terms.lock_seconds)
             elif verdict is Verdict.RELEASE:
-                self._give_back(offset, self._leases.holders[offset], terms)
+                self._release(offset, self._leases.holders[offset], terms)
             else:
                 self._leases.settle_range(offset, offset + 1)
 
@@ -138,7 +138,7 @@ class SubscribedPartition:
         before = self.leased
         for lease in self._deadlines.overdue(now):
             for offset in range(lease.first, lease.last + 1):
-                self._give_back(offset, lease, terms)
+                self._release(offset, lease, terms)
         if not self.leased:
             self._deadlines.clear()
         return self.leased < before
@@ -147,10 +147,10 @@ class SubscribedPartition:
         """Release all leases of the member. With `count`, they count as deliveries."""
         held = [each for each in self._leases.holders.items() if each[1].member == member]
         for offset, lease in held:
-            self._give_back(offset, lease, terms, count=count)
+            self._release(offset, lease, terms, count=count)
         return bool(held)
 
-    def _give_back(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
+    def _release(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
         if not self._leases.release(offset, lease):
             return
         if count and self.progress.came_back(offset) >= terms.max_deliveries:

@@ -14,6 +14,7 @@ from typing import cast
 
 import h11
 
+from posthouse.listener_settings import ListenerSettings
 from posthouse.protocols.admin.browsers import SECURITY_HEADERS
 from posthouse.protocols.admin.lazy_dispatch import Dispatches
 from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
@@ -24,6 +25,7 @@ from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.front_end import Backend
+from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.listener import Listener
 from posthouse.protocols.noop import noop
 
@@ -48,13 +50,18 @@ class AdminConnections:
     """Makes the connections of one listener."""
 
     def __init__(
-        self, backend: Backend, dispatcher: Dispatches, host: str, *, answers_once: bool = False
+        self,
+        backend: Backend,
+        dispatcher: Dispatches,
+        settings: ListenerSettings,
+        *,
+        answers_once: bool = False,
     ) -> None:
         """With `answers_once` a connection is closed after its first response."""
         self.backend = backend
         self.answers_once = answers_once
         self.dispatcher = dispatcher
-        self.host = host
+        self.settings = settings
 
     def __call__(self, listener: Listener) -> asyncio.BaseProtocol:
         return AdminConnection(self, listener)
@@ -64,7 +71,7 @@ class AdminConnection(asyncio.Protocol):
     def __init__(self, made_by: AdminConnections, listener: Listener) -> None:
         self._backend = made_by.backend
         self._dispatcher = made_by.dispatcher
-        self._host = made_by.host
+        self._settings = made_by.settings
         self._answers_once = made_by.answers_once
         self._listener = listener
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=_MOST_HEAD)
@@ -103,7 +110,12 @@ class AdminConnection(asyncio.Protocol):
             abort=self.abort,
         )
         self._login = HttpLogin(
-            self._backend.broker.access, self._identity, proven=self._prove, revoked=self.finish
+            self._backend.broker.access,
+            self._identity,
+            self._settings,
+            is_relayed=transport.get_extra_info(RELAYED_BY) is not None,
+            proven=self._prove,
+            revoked=self.finish,
         )
         if not self._listener.join(self):
             self._is_closed = True
@@ -218,7 +230,9 @@ class AdminConnection(asyncio.Protocol):
         except Problem as problem:
             response = problem.response()
         else:
-            response = await self._dispatcher.dispatch(request, self._login, self.peer, self._host)
+            response = await self._dispatcher.dispatch(
+                request, self._login, self.peer, self._settings.address.host
+            )
             if not self._backend.settings.must_log_in:
                 self._prove()
         if self._login.has_failed:

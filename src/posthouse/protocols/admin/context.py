@@ -8,10 +8,13 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
+from posthouse.model.scopes import scope_of_group
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
+from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
 from posthouse.protocols.gate import Gate
@@ -23,17 +26,30 @@ _NO_CLIENT_ID = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What the front end keeps from one request to the next."""
+
+    rates: Rates
+    schemas: Schemas
+    traffic: TrafficTotals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallContext:
     backend: Backend
     guard: Guard
     peer: str
-    rates: Rates
+    caller: Caller
+    kept: Kept
     events: EventHub
-    schemas: Schemas
 
     @property
     def broker(self) -> Broker:
         return self.backend.broker
+
+    @property
+    def rates(self) -> Rates:
+        return self.kept.rates
 
     @property
     def settings(self) -> Settings:
@@ -50,6 +66,20 @@ class CallContext:
     @property
     def listeners(self) -> ServedListeners:
         return self.backend.listeners
+
+    def is_elsewhere(self, group: str) -> bool:
+        """Whether another broker coordinates the group, and has to be asked."""
+        if self.backend.membership is None or self.caller.is_relayed:
+            return False
+        return not self.broker.holds(scope_of_group(group))
+
+    @property
+    def other_brokers(self) -> OtherBrokers | None:
+        """Those that have to be asked for all groups, besides this one."""
+        membership = self.backend.membership
+        if membership is None or self.caller.is_relayed:
+            return None
+        return OtherBrokers(self.backend.relay, membership, self.broker.holds)
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         """Raises Problem 403. What is refused, or changes something, goes to the audit log."""

@@ -8,13 +8,11 @@ from typing import Final
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.model.errors import PosthouseError
 from posthouse.protocols.admin.browsers import READING, check
-from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.decoding.schemas import Schemas
+from posthouse.protocols.admin.context import CallContext, Kept
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.management.errors import rabbitmq_error
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.router import PathRouter
@@ -30,14 +28,11 @@ _NO_LEASE: Final = "the database cannot be reached"
 class RequestDispatcher:
     """One for all connections."""
 
-    def __init__(
-        self, backend: Backend, router: PathRouter, rates: Rates, events: EventHub, schemas: Schemas
-    ) -> None:
+    def __init__(self, backend: Backend, router: PathRouter, kept: Kept, events: EventHub) -> None:
         self._backend = backend
         self._router = router
-        self._rates = rates
+        self._kept = kept
         self._events = events
-        self._schemas = schemas
         self._changes: set[asyncio.Task[Response]] = set()
 
     async def dispatch(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
@@ -77,7 +72,8 @@ class RequestDispatcher:
 
     async def _answered(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         try:
-            check(request, must_log_in=self._backend.settings.must_log_in, host=host)
+            if not login.is_relayed:  # else the broker that relays has checked it
+                check(request, must_log_in=self._backend.settings.must_log_in, host=host)
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
@@ -87,9 +83,9 @@ class RequestDispatcher:
                 backend=self._backend,
                 guard=guard,
                 peer=peer,
-                rates=self._rates,
+                caller=login.caller,
+                kept=self._kept,
                 events=self._events,
-                schemas=self._schemas,
             )
             try:
                 return await route.handler(context, request, parameters)

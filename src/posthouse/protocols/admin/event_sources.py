@@ -1,7 +1,7 @@
 """What events tell of: summaries of all objects of a kind, without numbers that change by themselves."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
@@ -11,11 +11,24 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.names import topic_name
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.events import EventSource, Sample
+from posthouse.protocols.admin.events import SAMPLE_SECONDS, EventSource, Sample
 from posthouse.protocols.admin.group_views import GroupViews
-from posthouse.protocols.admin.handlers import groups, overview, topics
+from posthouse.protocols.admin.handlers import (
+    acls,
+    bindings,
+    brokers,
+    exchanges,
+    groups,
+    overview,
+    quotas,
+    topics,
+    users,
+)
 from posthouse.protocols.admin.handlers.queues import Counters, State, state_of
 from posthouse.protocols.admin.turns import in_turns
+
+DECLARED_SECONDS: Final = 5.0
+"""Between two samples of what people declare: it changes rarely, and there may be very much of it."""
 
 
 class QueueState(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +64,18 @@ class TransactionSummary(msgspec.Struct, frozen=True, kw_only=True):
 class _Source:
     """Asks the broker with a context that sees everything; what a listener sees is decided later."""
 
+    seconds = SAMPLE_SECONDS
+
     def __init__(self, context: CallContext) -> None:
         self._context = context
 
 
 class _OfCluster(_Source):
+    operation = Operation.DESCRIBE
+    """That a client needs on the cluster."""
+
     def sees(self, guard: Guard, summary: Any) -> bool:
-        return guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+        return guard.may(self.operation, Kind.CLUSTER, CLUSTER)
 
 
 class OverviewSource(_OfCluster):
@@ -102,12 +120,15 @@ class GroupSource(_Source):
         return guard.sees(Kind.GROUP, summary.name)
 
     async def sample(self) -> Sample:
+        await self._context.broker.groups.offsets.follow()
         views = GroupViews(self._context.broker, self._context.backend.share_memberships)
         found: dict[str, msgspec.Struct] = {}
         async for name in in_turns(views.names(), steps=1):
             summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
+        async for each in groups.listed_elsewhere(self._context):
+            found[each.name] = each
         return found
 
 
@@ -144,6 +165,84 @@ class TransactionSource(_Source):
         }
 
 
+class ExchangeSource(_Source):
+    """Names are those of the path of an exchange: %2F/news."""
+
+    seconds = DECLARED_SECONDS
+
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        return not summary.name or guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
+
+    async def sample(self) -> Sample:
+        found: dict[str, msgspec.Struct] = {}
+        for namespace in list(self._context.broker.namespaces):
+            prefix = quote(namespace.name, safe="")
+            async for exchange in in_turns(namespace.router.exchanges()):
+                name = f"{prefix}/{quote(exchange.name, safe='')}"
+                found[name] = exchanges.view(namespace.name, exchange)
+        return found
+
+
+class BindingSource(_Source):
+    """Names are those by which lists of bindings are sorted."""
+
+    seconds = DECLARED_SECONDS
+
+    def sees(self, guard: Guard, summary: Any) -> bool:
+        names = (summary.source, summary.destination)
+        return any(guard.sees(Kind.TOPIC, topic_name(summary.namespace, name)) for name in names)
+
+    async def sample(self) -> Sample:
+        found: dict[str, msgspec.Struct] = {}
+        for namespace in list(self._context.broker.namespaces):
+            async for binding in in_turns(namespace.router.bindings()):
+                found[bindings.place(namespace.name, binding)] = bindings.view(namespace.name, binding)
+        return found
+
+
+class UserSource(_OfCluster):
+    seconds = DECLARED_SECONDS
+
+    async def sample(self) -> Sample:
+        known = list(self._context.broker.access.users)
+        return {user.name: users.view(self._context, user) async for user in in_turns(known)}
+
+
+class AclSource(_OfCluster):
+    seconds = DECLARED_SECONDS
+
+    async def sample(self) -> Sample:
+        known = list(self._context.broker.access.acls)
+        return {acl.key().decode(): acls.AclView.of(acl) async for acl in in_turns(known)}
+
+
+class QuotaSource(_OfCluster):
+    seconds = DECLARED_SECONDS
+    operation = Operation.DESCRIBE_CONFIGS
+
+    async def sample(self) -> Sample:
+        known = list(self._context.broker.access.quotas)
+        return {
+            entity.key().decode(): quotas.view(entity, dict(rates)) async for entity, rates in in_turns(known)
+        }
+
+
+class BrokerState(msgspec.Struct, frozen=True, kw_only=True):
+    id: int
+    name: str
+    role: brokers.Role
+    version: str
+
+
+class BrokerSource(_OfCluster):
+    async def sample(self) -> Sample:
+        found = brokers.described(self._context).brokers
+        return {
+            str(each.id): BrokerState(id=each.id, name=each.name, role=each.role, version=each.version)
+            for each in found
+        }
+
+
 def _queue_state(queue: LogQueue) -> QueueState:
     ready, unacked = queue.lengths
     return QueueState(
@@ -165,4 +264,10 @@ def sources(context: CallContext) -> Mapping[str, EventSource]:
         "queues": QueueSource(context),
         "connections": ConnectionSource(context),
         "transactions": TransactionSource(context),
+        "exchanges": ExchangeSource(context),
+        "bindings": BindingSource(context),
+        "users": UserSource(context),
+        "acls": AclSource(context),
+        "quotas": QuotaSource(context),
+        "brokers": BrokerSource(context),
     }

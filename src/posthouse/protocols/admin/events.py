@@ -15,11 +15,15 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.guard import Guard
+from posthouse.model.errors import Unavailable
+from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.turns import in_turns
 
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 1.0
+_EARLY_SECONDS = 0.1
+"""So much earlier than due a sample may be taken: turns of the sampler are not exact."""
 _REST = 4
 """The sampler rests this many times as long as the last samples took, if that is more than a second."""
 _MOST_LISTENERS = 200
@@ -34,6 +38,10 @@ Sample = Mapping[str, msgspec.Struct]
 
 class EventSource(Protocol):
     """One kind of objects."""
+
+    @property
+    def seconds(self) -> float:
+        """The least time between two samples."""
 
     async def sample(self) -> Sample: ...
 
@@ -119,11 +127,8 @@ class EventStream:
 class EventHub:
     """Owned by the event loop."""
 
-    def __init__(
-        self, sources: Callable[["EventHub"], Mapping[str, EventSource]], seconds: float = SAMPLE_SECONDS
-    ) -> None:
+    def __init__(self, sources: Callable[["EventHub"], Mapping[str, EventSource]]) -> None:
         """`sources` is called once, with this hub: the contexts that sources ask with refer to it."""
-        self._seconds = seconds
         self._listeners: set[EventStream] = set()
         self._samples: dict[str, Sample] = {}
         self._task: asyncio.Task[None] | None = None
@@ -159,15 +164,23 @@ class EventHub:
 
     async def _run(self) -> None:
         loop, took = asyncio.get_running_loop(), 0.0
+        sampled: dict[str, float] = {}
+        """When each kind was sampled."""
+        shortest = min(source.seconds for source in self._sources.values())
         while True:
-            await asyncio.sleep(max(self._seconds, took * _REST))
+            await asyncio.sleep(max(shortest, took * _REST))
             began = loop.time()
             wanted = {kind for listener in self._listeners for kind in listener.kinds}
             for kind in self._samples.keys() - wanted:
                 del self._samples[kind]
             for kind in wanted:
+                if began - sampled.setdefault(kind, 0.0) < self._sources[kind].seconds - _EARLY_SECONDS:
+                    continue
+                sampled[kind] = began
                 try:
                     await self._compare(kind)
+                except (Problem, Unavailable) as error:
+                    log.warning("admin: the events of %s are missing a sample: %s", kind, error)
                 except Exception:
                     log.exception("admin: the events of %s are missing a sample", kind)
             took = loop.time() - began

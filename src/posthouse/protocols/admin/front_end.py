@@ -14,9 +14,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     dispatcher = LazyDispatcher(backend)
     # The next request on a connection to a member may be one for the coordinator.
     answers_once = backend.membership is not None and not backend.membership.coordinates
-    return lambda listener: AdminConnections(
-        backend, dispatcher, listener.address.host, answers_once=answers_once
-    )
+    return lambda listener: AdminConnections(backend, dispatcher, listener, answers_once=answers_once)
 
 
 def _describe(address: Address, settings: Settings) -> str:

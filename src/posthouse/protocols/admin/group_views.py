@@ -11,7 +11,7 @@ from posthouse.broker.groups.offsets import CommittedOffset
 from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_member import StreamsMember
 from posthouse.broker.subscriptions.partition import SubscribedPartition
-from posthouse.model.errors import UnknownGroup
+from posthouse.model.errors import NotCoordinator, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.protocols.admin.turns import in_turns
 from posthouse.protocols.share_members import ShareMemberships
@@ -78,6 +78,10 @@ class GroupViews:
         self._broker = broker
         self._share_memberships = share_memberships
 
+    async def refresh(self, name: str) -> None:
+        """Before the group is looked at: another broker may have committed some of its offsets."""
+        await self._broker.groups.offsets.refresh(GroupId(name))
+
     def names(self) -> list[str]:
         return [*(each.id for each in self._broker.groups.listed()), *self._broker.subscriptions]
 
@@ -98,7 +102,7 @@ class GroupViews:
     def find(self, name: str) -> Group | None:
         try:
             return self.get(name)
-        except UnknownGroup:
+        except (UnknownGroup, NotCoordinator):  # deleted, or on its way to another broker
             return None
 
     def places(self, group: Group) -> list[PartitionId]:

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.access.principal import Principal
+from posthouse.listener_settings import ListenerSettings
 from posthouse.model.errors import LoginFailed
+from posthouse.model.proven_user import BROKER, CERTIFICATE, PLAIN, ProvenUser
+from posthouse.protocols.admin.other_brokers import Caller
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.noop import noop
@@ -26,17 +29,23 @@ class HttpLogin:
         self,
         access: AccessControl,
         identity: PeerIdentity,
+        listener: ListenerSettings,
         *,
+        is_relayed: bool,
         proven: Callable[[], None],
         revoked: Callable[[], None],
     ) -> None:
-        """`proven` is called when a client has logged in, `revoked` when its user is deleted or gets another
-        password."""
+        """`is_relayed`: another broker has made the connection, for a request of the client. `proven` is
+        called when a client has logged in, `revoked` when its user is deleted or gets another password."""
         self._access = access
+        self._listener = listener
+        self._is_relayed = is_relayed
         self._identity = identity
         self._proven = proven
         self._revoked = revoked
         self._authenticator = self._new_authenticator()
+        self._proven_user: ProvenUser | None = None
+        """As other brokers are told of the user who has logged in."""
         self._credentials = ""
         self.has_failed = False
         """Whether the last credentials were wrong."""
@@ -53,6 +62,20 @@ class HttpLogin:
     def user(self) -> str | None:
         return self._authenticator.user
 
+    @property
+    def is_relayed(self) -> bool:
+        return self._is_relayed
+
+    @property
+    def caller(self) -> Caller:
+        """Of the last request."""
+        return Caller(
+            listener=self._listener.name,
+            client=self._identity.address,
+            user=self._proven_user,
+            is_relayed=self._is_relayed,
+        )
+
     async def guard(self, credentials: str | None) -> Guard:
         """The guard for a request with this Authorization header. Raises Problem 401."""
         self.has_failed = False
@@ -60,6 +83,8 @@ class HttpLogin:
             if self._authenticator.guard is CLOSED:
                 self._authenticator.admit_anonymous()
             return self._authenticator.guard
+        if self._is_relayed:
+            return self._guard_of_relayed(self._identity.relayed_user)
         if credentials is None:
             if self._identity.certified is not None:
                 return self._guard_of_certificate(self._identity.certified)
@@ -68,9 +93,29 @@ class HttpLogin:
             return self._authenticator.guard
         return await self._guard_of_password(credentials)
 
+    def _guard_of_relayed(self, user: ProvenUser | None) -> Guard:
+        """The other broker has checked the login. It is trusted in that, but may be behind."""
+        authenticator = self._authenticator
+        if authenticator.guard is not CLOSED:
+            return authenticator.guard
+        if user is None:
+            raise Problem(401, "another broker sends a request of a client without a login")
+        if user.mechanism == BROKER:
+            authenticator.admit_anonymous()
+            return authenticator.guard
+        mechanism = f"{user.mechanism} relayed by {self._identity.forwarder}"
+        try:
+            authenticator.admit_proven(user, has_tls=self._listener.has_tls)
+        except LoginFailed as error:
+            authenticator.record(user.name, mechanism, error)
+            raise Problem(401, str(error)) from None
+        authenticator.record(user.name, mechanism)
+        return authenticator.guard
+
     def _guard_of_certificate(self, name: str) -> Guard:
         if self._authenticator.user != name:
-            self._admit(Principal(name), "certificate")
+            self._admit(Principal(name), CERTIFICATE)
+            self._proven_user = self._authenticator.prove(CERTIFICATE)
         return self._authenticator.guard
 
     async def _guard_of_password(self, credentials: str) -> Guard:
@@ -84,12 +129,14 @@ class HttpLogin:
             self.has_failed = True
             raise Problem(401, str(error), headers=_CHALLENGE) from None
         self._admit(principal, "basic")
+        self._proven_user = self._authenticator.prove(PLAIN)
         self._credentials = credentials
         return self._authenticator.guard
 
     def _admit(self, principal: Principal, mechanism: str) -> None:
         self._authenticator.close()
         self._credentials = ""
+        self._proven_user = None
         self._authenticator = self._new_authenticator()
         try:
             self._authenticator.admit(principal)

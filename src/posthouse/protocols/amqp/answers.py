@@ -1,4 +1,4 @@
-"""Where frames for the client of a session go."""
+"""The sink for frames to the client of a session."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

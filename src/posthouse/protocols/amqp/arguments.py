@@ -1,4 +1,4 @@
-"""The arguments of declarations and consumers: what they must be, and what a broker's queue makes of them.
+"""The arguments of declarations and consumers: their types and limits, and the definitions they become.
 
 One table for queues. The words for what is wrong are RabbitMQ's.
 """
@@ -18,7 +18,7 @@ from posthouse.protocols.amqp.errors import precondition_failed
 
 Arguments = Mapping[str, object]
 Check = Callable[[object], str | None]
-"""What is wrong with a value, None if nothing is."""
+"""The fault of a value, or None."""
 
 _LONGEST_MS: Final = 315_360_000_000
 """Ten years: RabbitMQ takes no longer times."""

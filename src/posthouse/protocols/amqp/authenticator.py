@@ -1,4 +1,4 @@
-"""Logins as AMQP has them: which mechanisms are offered, how a failure is told, how a secret is renewed."""
+"""Logins of AMQP clients: mechanisms offered, refusals, and renewal of secrets."""
 
 import asyncio
 from collections.abc import Callable, Sequence

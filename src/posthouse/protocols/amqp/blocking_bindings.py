@@ -1,4 +1,4 @@
-"""Who may bind queues that make publishers wait (`x-overflow: block`).
+"""Permission to bind queues that block publishers (`x-overflow: block`).
 
 To bind a queue takes permission to read from the exchange. A reader must not be able to stop those who write,
 so a binding that leads to such a queue takes permission to write to every exchange that leads to it.

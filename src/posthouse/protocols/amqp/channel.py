@@ -339,7 +339,7 @@ class Channel:
     # Its end
 
     def cancel(self, tag: str) -> None:
-        """Nothing happens where there is no such consumer."""
+        """Cancel the consumer; a no-op if there is none."""
         consumer = self.consumers.pop(tag, None)
         if consumer is not None:
             consumer.cancel()

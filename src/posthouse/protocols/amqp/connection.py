@@ -6,16 +6,12 @@ pauses while requests wait for an earlier one, and while the client does not rea
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from typing import cast
 
 from pamqp.commands import Connection as Methods
 
-from posthouse.broker.access.control import AccessControl
-from posthouse.broker.queues.namespaces import Namespaces
-from posthouse.broker.queues.publishing import Publishing
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
@@ -23,57 +19,21 @@ from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
-from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX, AmqpLimits
-from posthouse.protocols.amqp.method_metrics import MethodMetrics
+from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX
 from posthouse.protocols.amqp.negotiation import LoginRefused
-from posthouse.protocols.amqp.server_names import RandomBytes
 from posthouse.protocols.amqp.shared import Shared
 from posthouse.protocols.authenticator import PeerIdentity
-from posthouse.protocols.budget import Budget
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import GuardedTransport
 from posthouse.protocols.listener import Listener
-from posthouse.protocols.request_metrics import RequestMetrics
-from posthouse.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_ENOUGH = 2**62
 _BLAMELESS = frozenset({ReplyCode.CONNECTION_FORCED, ReplyCode.RESOURCE_ERROR, ReplyCode.INTERNAL_ERROR})
 """Reply codes for closes that are not the fault of the client."""
 _FORCED = "broker forced connection closure with reason 'shutdown'"
-
-
-class AmqpConnections:
-    """Makes the connections of all AMQP listeners of a broker."""
-
-    def __init__(
-        self,
-        namespaces: Namespaces,
-        publishing: Publishing,
-        access: AccessControl,
-        settings: Settings,
-        *,
-        limits: AmqpLimits | None = None,
-        budget: Budget | None = None,
-        requests: RequestMetrics | None = None,
-        random: RandomBytes = os.urandom,
-    ) -> None:
-        self.shared = Shared(
-            namespaces,
-            publishing,
-            access,
-            buffer_bytes=settings.connection_buffer_bytes,
-            limits=limits or AmqpLimits(max_unacked=settings.max_unacked),
-            allow_cleartext_passwords=settings.allow_cleartext_passwords,
-            budget=budget or Budget(_ENOUGH),
-            methods=MethodMetrics(requests or RequestMetrics()),
-            random=random,
-        )
-
-    def __call__(self, listener: Listener) -> asyncio.Protocol:
-        return AmqpConnection(self.shared, listener)
+_DISMISSED = "this broker has lost its lease or its database, and may not serve queues; connect again"
 
 
 class _Stage(Enum):
@@ -83,13 +43,15 @@ class _Stage(Enum):
     """No more requests are executed. The connection is closed when the earlier ones are answered."""
     CLOSING = auto()
     """One side has sent connection.close, and the other one has yet to send close-ok."""
+    DISMISSED = auto()
+    """The broker may not answer any more. It has sent connection.close, and sends nothing else."""
     LINGERING = auto()
     """Close-ok was sent. The socket stays open for a while, so that a client that still writes reads it."""
     LOST = auto()
 
 
 class AmqpConnection(asyncio.Protocol):
-    """Also the host of its conversation: see `conversation.Host`."""
+    """Also the host of its conversation: see `host.ConversationHost`."""
 
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
@@ -236,7 +198,7 @@ class AmqpConnection(asyncio.Protocol):
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
 
-    # Coming
+    # Opening
 
     def greeted(self, header: bytes) -> None:
         if header in PROTOCOLS:
@@ -266,11 +228,13 @@ class AmqpConnection(asyncio.Protocol):
         self._cancel_timer()
         self._listener.prove(self)
 
-    # Going
+    # Closing
 
     def close_asked_for(self) -> None:
         """Send close-ok when channels are closed and exclusive queues deleted, as RabbitMQ does."""
-        if self._stage is _Stage.CLOSING and self._ending is None:
+        if self._stage is _Stage.DISMISSED:
+            self._leave()
+        elif self._stage is _Stage.CLOSING and self._ending is None:
             self._agree()
         elif self._stage in (_Stage.OPEN, _Stage.FINISHING):
             self._stage = _Stage.CLOSING
@@ -286,7 +250,7 @@ class AmqpConnection(asyncio.Protocol):
             self.regulate()
 
     def close_agreed(self) -> None:
-        if self._stage in (_Stage.CLOSING, _Stage.LINGERING):
+        if self._stage in (_Stage.CLOSING, _Stage.DISMISSED, _Stage.LINGERING):
             self._leave()
 
     def close_because(self, refusal: Refused, index: int) -> None:
@@ -352,19 +316,27 @@ class AmqpConnection(asyncio.Protocol):
         self._transport.abort()
 
     def dismiss(self) -> None:
-        """Frames that were not written yet may be answers, which the client must not get any more."""
+        """Frames that were not written yet may be answers, which the client must not get any more. The socket
+        stays open until the client agrees: closing it while the client sends would reset the connection, and
+        the client might not see the reason."""
+        if self._stage is _Stage.DISMISSED:
+            return
         is_open = self._stage in (_Stage.OPEN, _Stage.FINISHING) and self._conversation.session is not None
         if not is_open or self._transport.is_closing() or self._transport.get_write_buffer_size():
             self.abort()
             return
-        self._stage = _Stage.LOST
+        self._stage = _Stage.DISMISSED
         self._outbox.close()
-        close = encode.method(0, Methods.Close(ReplyCode.CONNECTION_FORCED, _FORCED, 0, 0))
+        self._decoder.close()
+        self._conversation.end_channels()
+        refusal = Refused(ReplyCode.CONNECTION_FORCED, _DISMISSED)
+        close = encode.method(0, Methods.Close(refusal.code, refusal.text, 0, 0))
         if isinstance(self._transport, GuardedTransport):
             self._transport.write_last(close)
         else:
             self._transport.write(close)
-        self._transport.close()
+        self._set_timer(self._limits.finishing_seconds, "did not agree to the close")
+        self.regulate()
 
     def _end(self) -> "asyncio.Task[None]":
         if self._ending is None:

@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 FAULT: Final = -1
 Fault: TypeAlias = tuple[Literal[-1], int, FrameError]
-"""A frame that could not be decoded, behind all that could."""
+"""A frame that could not be decoded; it follows the events that could."""
 Asked: TypeAlias = Event | Fault
 
 
@@ -127,7 +127,7 @@ class Conversation:
             self.throttle.written(size)
 
     def _work(self, asked: Iterable[Asked]) -> None:
-        """One after the other, until one has to wait: then the rest waits, too."""
+        """Execute the requests in order, until one has to wait: then the rest waits, too."""
         line = iter(asked)
         channels = self._by_number
         event: Any
@@ -320,12 +320,12 @@ class Conversation:
         queue.room.wait(self._room_made)
 
     def _room_made(self) -> None:
-        """In the next turn: the caller is still settling messages."""
+        """Execute the blocked publish in the next turn: the caller is still settling messages."""
         self._loop.call_soon(self._unblock, BlockReason.QUEUE)
 
     @property
     def channels(self) -> Iterable[Channel]:
-        """Those that are open."""
+        """The open channels."""
         return [channel for channel in self._by_number.values() if not channel.is_closed]
 
     def _wave_ended(self, error: PosthouseError | None) -> None:

@@ -1,4 +1,4 @@
-"""Declarations as definitions of the broker, and whether they are those of what is there already."""
+"""Declarations of clients as definitions of the broker, and the checks of both."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,7 +24,7 @@ from posthouse.protocols.amqp.errors import Refused, command_invalid, preconditi
 DELAYED: Final = "x-delayed-message"
 _DELAYED_KIND: Final = "x-delayed-type"
 _REPLICATED: Final = (QUORUM, STREAM)
-"""What RabbitMQ's clusters keep several copies of."""
+"""Types of queues that RabbitMQ replicates."""
 _ALTERNATE: Final = "alternate-exchange"
 
 _CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": OverflowPolicy, "max_age_ms": age_ms}

@@ -47,7 +47,7 @@ _LONGEST_TEXT = 255
 
 
 class Refused(Exception):
-    """What a client asked for is not done: its channel or its connection is closed, by `code`."""
+    """A request is refused: `code` says whether the channel or the connection is closed."""
 
     def __init__(self, code: ReplyCode, explanation: str) -> None:
         super().__init__(explanation)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final
 
 from posthouse.listener_settings import AMQP, Address, ListenerSettings
-from posthouse.protocols.amqp.connection import AmqpConnections
+from posthouse.protocols.amqp.connections import AmqpConnections
 from posthouse.protocols.amqp.direct import AmqpDirectChannels
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.settings import Settings

@@ -41,7 +41,7 @@ EXTERNAL: Final = "EXTERNAL"
 
 
 class State(StrEnum):
-    """How far it is. The names are those that RabbitMQ uses in its messages."""
+    """The state of the handshake. The names are those that RabbitMQ uses in its messages."""
 
     WAITING = "waiting"
     """For the protocol header."""
@@ -68,7 +68,7 @@ class LoginRefused(Refused):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Credentials:
-    """Who a client says it is. Has no repr that could end up in a log."""
+    """Unverified credentials of a client. Has no repr that could end up in a log."""
 
     mechanism: str
     user: str = ""
@@ -84,7 +84,7 @@ class Negotiation:
         self.user = ""
         self.vhost = ""
         self.connection_name = ""
-        """What the client calls itself."""
+        """The name that the client gives to its connection."""
         self.client_properties: Mapping[str, object] = {}
         """What the client tells of its software."""
         self.mechanism = ""
@@ -105,7 +105,7 @@ class Negotiation:
         return Connection.Start(0, 9, properties, " ".join(self.mechanisms), "en_US")
 
     def take(self, method: Command) -> Command | Credentials | None:
-        """The answer, None where the client goes on by itself, or a login that has to be looked at."""
+        """The answer; None if the client sends the next method without one; or credentials to be checked."""
         step = _STEPS.get((self.state, type(method)))
         if step is None:
             raise channel_error(f"unexpected method in connection state {self.state}")
@@ -127,7 +127,7 @@ class Negotiation:
         return login
 
     def logged_in(self, user: str) -> Command:
-        """It is true: the next step is ours."""
+        """The credentials are valid: the answer is connection.tune."""
         self.user = user
         self.state = State.TUNING
         limits = self._limits
@@ -182,7 +182,7 @@ def _amqplain(response: bytes) -> Credentials:
 
 
 def _external(response: bytes) -> Credentials:
-    """The connection has shown already who it is."""
+    """EXTERNAL: the certificate of the connection names the user."""
     return Credentials(EXTERNAL)
 
 

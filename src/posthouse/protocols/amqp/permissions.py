@@ -66,12 +66,12 @@ def check_own_queue(session: Session, name: str) -> None:
 
 
 def note_purge(session: Session, name: str) -> None:
-    """All messages of the queue go, and to read them is the only permission that this takes."""
+    """Record a purge in the audit log: it deletes all messages, and takes only permission to read."""
     session.guard.note("purge", f"{Kind.TOPIC}:{topic_name(session.vhost, name)}")
 
 
 def check_onward(session: Session, exchange: str, key: str | None = None) -> None:
-    """Messages will go on to the exchange by themselves, with the key if one is given, or with any."""
+    """The broker will pass messages on to the exchange, with this key or, without one, with any."""
     if exchange:
         check_exchange(session, Operation.WRITE, exchange)
     elif key is not None:
@@ -81,7 +81,7 @@ def check_onward(session: Session, exchange: str, key: str | None = None) -> Non
 
 
 def check_publish(session: Session, exchange: Exchange, key: bytes, more_keys: Sequence[bytes]) -> None:
-    """For every message, where it is asked for at all: one look into what the guard remembers."""
+    """Called for every message of a guarded session: one look-up among the decisions in the guard's cache."""
     backing = exchange.data
     if backing is None:
         _check_key(session, key)

@@ -1,4 +1,4 @@
-"""Direct reply-to: answers that go straight to the channel that asked, past every queue and log."""
+"""Direct reply-to: replies are delivered to the channel that asked, without a queue or a log."""
 
 from typing import Final, Protocol
 
@@ -7,13 +7,13 @@ from posthouse.protocols.amqp.mapping.properties import Flag, spans
 from posthouse.protocols.amqp.server_names import ServerNames
 
 REPLY_TO: Final = "amq.rabbitmq.reply-to"
-"""The queue that is no queue: clients consume from it, and name it as the one to reply to."""
+"""The pseudo queue: clients consume from it, and name it in reply-to."""
 PREFIX: Final = f"{REPLY_TO}.".encode()
 _PLACEHOLDER: Final = REPLY_TO.encode()
 
 
 class ReplyChannel(Protocol):
-    """The channel that a reply goes to."""
+    """The channel that gets a reply."""
 
     @property
     def vhost(self) -> str: ...
@@ -57,7 +57,7 @@ class ReplyTos:
         del self._waiting[consumer.address]
 
     def find(self, address: bytes, vhost: str) -> ReplyConsumer | None:
-        """Namespaces do not reach each other, not even like this."""
+        """The consumer with this address, if it is in the same namespace."""
         consumer = self._waiting.get(address)
         return consumer if consumer is not None and consumer.vhost == vhost else None
 

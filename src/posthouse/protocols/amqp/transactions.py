@@ -11,7 +11,7 @@ from posthouse.protocols.amqp.errors import precondition_failed
 
 @dataclass(frozen=True, slots=True)
 class TransactionalPublish:
-    """As it arrived, with what was found out about it when it did."""
+    """A publish of a transaction, checked when it arrived."""
 
     exchange: Exchange
     key: bytes

@@ -19,7 +19,7 @@ MOST_COMPANIONS = 8
 
 
 class Companions:
-    __slots__ = ("_by_scope", "_grown", "_open", "_time")
+    __slots__ = ("_by_scope", "_grown", "_is_closed", "_open", "_time")
 
     def __init__(self, open: OpenCompanion, grown: Callable[[], None], time: Callable[[], float]) -> None:
         """See `Relay.open` for `grown`. `time` is that of the event loop."""
@@ -28,6 +28,7 @@ class Companions:
         self._time = time
         self._by_scope: dict[Scope, Companion] = {}
         """The one that was used last is the last."""
+        self._is_closed = False
 
     @property
     def is_connected(self) -> bool:
@@ -41,6 +42,8 @@ class Companions:
     def send(
         self, request: memoryview, scope: Scope, client: Address, user: ProvenUser | None
     ) -> asyncio.Future[bytes]:
+        if self._is_closed:  # while the request was in work
+            return _failed("the client's connection is closed")
         companion = self._by_scope.pop(scope, None)
         if companion is None:
             if len(self._by_scope) >= MOST_COMPANIONS and not self._close_one():
@@ -79,7 +82,8 @@ class Companions:
                 del self._by_scope[scope]
 
     def close(self) -> None:
-        """The client's connection is lost: drop all references to it."""
+        """The client's connection is closed: drop all references to it."""
+        self._is_closed = True
         for each in self._by_scope.values():
             each.close()
         self._by_scope.clear()

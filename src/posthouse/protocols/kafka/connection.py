@@ -10,11 +10,10 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from struct import Struct
 from typing import Any, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
-from posthouse.model.errors import LoginFailed, Unavailable
+from posthouse.model.errors import LoginFailed
 from posthouse.model.excerpts import excerpt
 from posthouse.model.proven_user import ProvenUser
 from posthouse.model.scopes import Scope
@@ -30,12 +29,13 @@ from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
 from posthouse.protocols.kafka.moving import can_move, taken_from
-from posthouse.protocols.kafka.nodes import NODE_ID, Node
+from posthouse.protocols.kafka.nodes import node_reached
 from posthouse.protocols.kafka.pending_request import PendingRequest
+from posthouse.protocols.kafka.pipeline import Pipeline
+from posthouse.protocols.kafka.raw_login import take_raw
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
 from posthouse.protocols.listener import Listener, Take
 from posthouse.protocols.throttle_timer import Waits
-from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,6 @@ _SENT_SECONDS = 0.01
 """How often a connection that moves looks whether everything is sent."""
 _LONG_SECONDS = 0.02
 """A request that blocks the event loop for longer is throttled for the same time."""
-_LENGTH = Struct(">i")
 
 
 class KafkaConnection(asyncio.BufferedProtocol):
@@ -70,7 +69,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         """Requests are relayed in the name of this user: the one who has logged in."""
         self._limit = settings.connection_buffer_bytes
         self._reader = FrameReader(parts.receive_buffer, settings.max_request_bytes)
-        self._node = Node(NODE_ID, Address("127.0.0.1", 0))
         self.peer = "?"
         self.session = ConnectionIdentity()
         self.software = ("", "")
@@ -80,14 +78,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.login: Login | None = None
         """None if login is not required."""
         self._is_proven = False
-        self._pending: deque[PendingRequest] = deque()
         self._waiting: deque[memoryview] = deque()
-        self._blocked_by: PendingRequest | None = None
-        self._task: asyncio.Task[Message | None] | None = None
-        self._held = 0
-        """Bytes of responses that wait for earlier ones."""
-        self._unfinished = 0
-        """Bytes of the response that is being built."""
         self._starting = False
         self._finishing = False
         self._take: Take | None = None
@@ -114,10 +105,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
             abort=self.abort,
         )
         self._outbox, self._pace = self._flow.outbox, self._flow.pace
+        self._pipeline = Pipeline(self._loop, self._flow)
         self._authenticator = Authenticator(
             self._access, identity, _PROTOCOL, admitted=self._admitted, revoked=self._revoked
         )
-        self._node = self._cluster or Node(NODE_ID, self._advertised or self._address_reached())
+        self._node = self._cluster or node_reached(transport, self._advertised)
         if not self._listener.join(self):
             self._closed = True
             self._transport.abort()
@@ -127,26 +119,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator, self._logged_in)
-        if self.session.relayed_by is not None or identity.relayed_user is not None:
-            self._take_relayed(self.login, identity)
-        elif identity.certified is not None:
-            try:
-                self.login.take_certificate(identity.certified)
-            except LoginFailed as error:
-                self.violated(str(error))
-
-    def _take_relayed(self, login: Login, identity: PeerIdentity) -> None:
-        """A refusal is no offence of the client: the other broker may be behind. That broker closes the
-        client's connection, so that the client logs in again."""
-        user = identity.relayed_user
-        broker = "this host" if identity.forwarder is None else identity.forwarder.host
-        if user is None:
-            self.close_because(f"the broker at {broker} relays requests of a client without a login")
-            return
+        is_relayed = self.session.relayed_by is not None or identity.relayed_user is not None
         try:
-            login.take_proven(user, broker, has_tls=self._listener.has_tls)
+            self.login.take_identity(identity, is_relayed=is_relayed, has_tls=self._listener.has_tls)
         except LoginFailed as error:
-            self.close_because(f"the broker at {broker} relays requests of {user.name!r}: {error}")
+            if is_relayed:
+                # No offence: the other broker may be behind. It closes its client's connection.
+                self.close_because(str(error))
+            else:
+                self.violated(str(error))
 
     @property
     def info(self) -> ConnectionInfo:
@@ -162,11 +143,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             sent_bytes=self._outbox.sent,
             held_bytes=self._flow.account.held,
         )
-
-    def _address_reached(self) -> Address:
-        """The address on which this client reached the broker: the one that is known to work for it."""
-        name = self._transport.get_extra_info("sockname")
-        return Address(name[0], name[1]) if isinstance(name, tuple) else self._node.address
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
@@ -192,8 +168,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
             if not self._flow.is_paused:  # while paused, the rest may have been sent but not read
                 self._listener.offended(self)
         self._listener.leave(self)
-        if self._companions is not None:
-            self._companions.close()
         self.session.is_open = False
         self._authenticator.close()
         self.login = None
@@ -222,7 +196,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _held_bytes(self) -> int:
         relayed = 0 if self._companions is None else self._companions.held
-        return self._reader.held + self._unfinished + relayed
+        return self._reader.held + self._pipeline.unfinished + relayed
 
     def pause_writing(self) -> None:
         self._outbox.pause()
@@ -237,23 +211,23 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if self._starting or self._take is not None:
             return
         self._starting = True
-        waiting = self._waiting
+        waiting, pipeline = self._waiting, self._pipeline
         outbox, throttle = self._outbox, self._flow.throttle
         login = self.login
         begun = self._loop.time() if waiting else 0.0
         while (
             waiting
-            and self._task is None
+            and pipeline.task is None
             and not outbox.is_congested
-            and self._held <= self._limit
+            and pipeline.held <= self._limit
             and not throttle.is_on
             and not self._leaves_answers()
         ):
             frame = waiting.popleft()
             request = PendingRequest(self, len(frame))
-            self._pending.append(request)
+            pipeline.add(request)
             if login is not None and login.is_raw:
-                self._take_raw(frame, request, login)
+                take_raw(frame, request, login)
                 continue
             try:
                 self._dispatcher.dispatch(frame, self._node, request)
@@ -283,33 +257,13 @@ class KafkaConnection(asyncio.BufferedProtocol):
         read even while memory is short: its request holds memory, too."""
         if companions.is_connected:
             companions.regulate(
-                pause=self._outbox.is_congested or self._held > self._limit or self._leaves_answers()
+                pause=self._outbox.is_congested or self._pipeline.held > self._limit or self._leaves_answers()
             )
 
     def _relay_grown(self) -> None:
         if not self._closed:
             self._flow.count()
             self._regulate_reading()
-
-    def _take_raw(self, frame: memoryview, request: PendingRequest, login: Login) -> None:
-        """A raw SASL token without a request header; the answer has none either."""
-
-        async def take() -> Any:
-            return await login.take(bytes(frame))
-
-        def taken(task: "asyncio.Task[Any]") -> None:
-            if task.cancelled():
-                return
-            error = task.exception()
-            if error is None:
-                request.answer([_LENGTH.pack(len(task.result())), task.result()])
-            elif isinstance(error, LoginFailed):
-                self.violated(f"its login failed: {error}")
-            else:
-                log.error("client %s: its login failed", self.peer, exc_info=error)
-                self.close_because("its login failed")
-
-        self.run(request, take()).add_done_callback(taken)
 
     @property
     def room(self) -> int:
@@ -318,7 +272,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def hold(self, size: int) -> None:
         """Count a response from when it is read, not from when it is sent: other connections read
         meanwhile."""
-        self._unfinished = size
+        self._pipeline.unfinished = size
         if not self._closed:
             self._flow.count()
 
@@ -350,47 +304,24 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def run(
         self, request: PendingRequest, coroutine: Coroutine[Any, Any, Message | None]
     ) -> asyncio.Task[Message | None]:
-        self._blocked_by = request
-        self._task = self._loop.create_task(coroutine)
-        return self._task
+        return self._pipeline.run(request, coroutine)
 
     def relay(
         self, request: PendingRequest, scope: Scope, frame: memoryview | None = None
     ) -> asyncio.Future[bytes]:
-        if self._closed:  # while the request was in work
-            lost: asyncio.Future[bytes] = self._loop.create_future()
-            lost.set_exception(Unavailable("the client's connection is closed"))
-            return lost
         companions = self._companions
         assert companions is not None
         frame = request.frame if frame is None else frame
         answered = companions.send(frame, scope, self._client, self._user)
-        if companions.is_full and self._task is None:
+        if companions.is_full and self._pipeline.task is None:
             self.run(request, companions.settled(answered))
         return answered
 
     def answered(self, request: PendingRequest) -> None:
-        """Send finished responses, up to the first unfinished request."""
         if self._closed:
             return
-        if self._blocked_by is request:
-            self._blocked_by = self._task = None
-            self._unfinished = 0
-        pending = self._pending
+        self._pipeline.answered(request)
         flow = self._flow
-        if pending[0] is not request:
-            request.held = sum(map(len, request.chunks or ()))
-            self._held += request.held
-            flow.in_flight += request.held
-        else:
-            while pending and pending[0].ready:
-                first = pending.popleft()
-                flow.in_flight -= first.size + first.held
-                self._held -= first.held
-                if first.chunks:
-                    self._outbox.send_all(first.chunks)
-            if not pending:
-                self._outbox.flush()
         if flow.account.held:
             flow.count()
         if self._waiting or flow.is_paused:
@@ -419,11 +350,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def finish(self) -> None:
-        self._finishing = True
         self._flow.in_flight -= sum(map(len, self._waiting))
         self._waiting.clear()
-        self._regulate_reading()
-        self._leave_when_finished()
+        self._start_finishing()
 
     def move(self, take: Take) -> None:
         """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends, and
@@ -433,12 +362,15 @@ class KafkaConnection(asyncio.BufferedProtocol):
             self.finish()
             return
         self._take = take
+        self._start_finishing()
+
+    def _start_finishing(self) -> None:
         self._finishing = True
         self._regulate_reading()
         self._leave_when_finished()
 
     def _leave_when_finished(self) -> None:
-        if self._finishing and not self._pending and not self._closed:
+        if self._finishing and not self._pipeline and not self._closed:
             if self._take is not None:
                 self._give_away(self._take)
                 return
@@ -463,8 +395,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._outbox.close()
         self._reader.forget()
         self._waiting.clear()
-        self._pending.clear()
-        self._blocked_by = None
-        if self._task is not None:
-            self._task.cancel()
-            self._task = None
+        self._pipeline.close()
+        if self._companions is not None:
+            self._companions.close()

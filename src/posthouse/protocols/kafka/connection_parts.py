@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from posthouse.broker.access.control import AccessControl
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.kafka.companion import OpenCompanion
-from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.dispatch import RequestDispatcher
 from posthouse.protocols.kafka.frames import RECEIVE_BUFFER
 from posthouse.protocols.kafka.nodes import Node
 from posthouse.settings import Address, Settings
@@ -17,7 +17,7 @@ def _receive_buffer() -> memoryview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionParts:
-    dispatcher: Dispatcher
+    dispatcher: RequestDispatcher
     access: AccessControl
     settings: Settings
     budget: Budget

@@ -29,7 +29,7 @@ from posthouse.protocols.stopwatch import Stopwatch, Timed
 _PROTOCOL = "kafka"
 
 
-class Dispatcher:
+class RequestDispatcher:
     def __init__(
         self, broker: Broker, requests: RequestMetrics, new_call: Callable[..., Call] = Call
     ) -> None:

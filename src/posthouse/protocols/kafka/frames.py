@@ -24,6 +24,8 @@ _GROWTH = 4
 _LARGEST_WITHOUT_RECORDS = 16 * 1024 * 1024
 _PRODUCE = b"\x00\x00"
 _NOTHING = memoryview(b"")
+_TLS_HANDSHAKE = b"\x16\x03"
+_FIRST_BYTES = {b"AMQP": "AMQP", **dict.fromkeys((b"GET ", b"HEAD", b"POST", b"PUT "), "HTTP")}
 
 
 class FrameError(ValueError):
@@ -99,6 +101,7 @@ class FrameReader:
         if length > self.max_frame:
             raise FrameError(
                 f"a request of {length} bytes, where {self.max_frame} are allowed (max_request_bytes)"
+                f"{_other_protocol(length)}"
             )
         return length
 
@@ -123,3 +126,10 @@ class FrameReader:
         grown[: self._filled] = self._large
         self._large = grown
         return []
+
+
+def _other_protocol(length: int) -> str:
+    """What the first bytes of a client of another protocol are, which came as the length of a request."""
+    first = length.to_bytes(4, "big")
+    name = "TLS" if first[:2] == _TLS_HANDSHAKE else _FIRST_BYTES.get(first)
+    return "" if name is None else f"; the client seems to speak {name}, which this listener does not"

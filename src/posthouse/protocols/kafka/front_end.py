@@ -8,7 +8,7 @@ from posthouse.listener_settings import KAFKA, Address, ListenerSettings
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.protocols.kafka.connection import KafkaConnection
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
-from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.dispatch import RequestDispatcher
 from posthouse.protocols.kafka.nodes import MemberNode
 from posthouse.settings import Settings
 
@@ -35,9 +35,9 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     return connections
 
 
-def _dispatcher(backend: Backend) -> Dispatcher:
+def _dispatcher(backend: Backend) -> RequestDispatcher:
     if backend.membership is None:
-        return Dispatcher(backend.broker, backend.requests)
+        return RequestDispatcher(backend.broker, backend.requests)
     # Not needed by a broker that is alone.
     from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
     from posthouse.protocols.kafka.member_dispatch import MemberDispatcher

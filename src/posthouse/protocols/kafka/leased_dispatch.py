@@ -29,7 +29,7 @@ from posthouse.protocols.kafka.call import Call
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS
-from posthouse.protocols.kafka.dispatch import Dispatcher
+from posthouse.protocols.kafka.dispatch import RequestDispatcher
 from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
 from posthouse.protocols.kafka.group_topics import looking_for_topics
 from posthouse.protocols.kafka.handler import Context, Handler
@@ -203,7 +203,7 @@ class LeasedCall(Call):
         return handler.key in _READS or handler.is_refusing
 
 
-class LeasedDispatcher(Dispatcher):
+class LeasedDispatcher(RequestDispatcher):
     def __init__(
         self,
         broker: Broker,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from posthouse.broker.access.principal import Principal
 from posthouse.model.errors import LoginFailed
 from posthouse.model.proven_user import CERTIFICATE, ProvenUser
-from posthouse.protocols.authenticator import Authenticator
+from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
 
 
@@ -22,22 +22,33 @@ class Login:
         self.is_raw = False
         """Tokens are raw frames: the protocol before SaslAuthenticate."""
 
-    def take_certificate(self, name: str) -> None:
-        """Log in with the name in the client's certificate. Raises LoginFailed."""
+    def take_identity(self, identity: PeerIdentity, *, is_relayed: bool, has_tls: bool) -> None:
+        """Log in by what is known of the connection, so that the client need not send anything: by the broker
+        that relays the requests of its user, or by a certificate. Raises LoginFailed."""
+        if is_relayed:
+            broker = "this host" if identity.forwarder is None else identity.forwarder.host
+            self._take_proven(identity.relayed_user, broker, has_tls=has_tls)
+        elif identity.certified is not None:
+            self._take_certificate(identity.certified)
+
+    def _take_certificate(self, name: str) -> None:
         self._take(name, CERTIFICATE, lambda: self._authenticator.admit(Principal(name)))
         self._logged_in(self._authenticator.prove(CERTIFICATE))
 
-    def take_proven(self, user: ProvenUser, broker: str, *, has_tls: bool) -> None:
-        """Log in a user who has logged in at another broker, which is named in the audit log. Raises
-        LoginFailed."""
-        self._take(
-            user.name,
-            f"{user.mechanism} relayed by {broker}",
-            lambda: self._authenticator.admit_proven(user, has_tls=has_tls),
-        )
+    def _take_proven(self, user: ProvenUser | None, broker: str, *, has_tls: bool) -> None:
+        """The audit log names the broker, too."""
+        if user is None:
+            raise LoginFailed(f"the broker at {broker} relays requests of a client without a login")
+        try:
+            self._take(
+                user.name,
+                f"{user.mechanism} relayed by {broker}",
+                lambda: self._authenticator.admit_proven(user, has_tls=has_tls),
+            )
+        except LoginFailed as error:
+            raise LoginFailed(f"the broker at {broker} relays requests of {user.name!r}: {error}") from error
 
     def _take(self, name: str, mechanism: str, admit: Callable[[], None]) -> None:
-        """Log in by what is known of the connection, so that the client need not send anything."""
         try:
             admit()
         except LoginFailed as error:

@@ -1,5 +1,6 @@
 """The nodes that Kafka clients are told of: one, or all live brokers that share the storage."""
 
+from asyncio import BaseTransport
 from collections.abc import Callable, Sequence
 
 from posthouse.model.brokers import ClusterBroker
@@ -14,6 +15,7 @@ NODE_ID = 1
 """Of a broker that is alone."""
 NO_NODE_ID = -1
 """Kafka's number for a node that is not known."""
+_UNKNOWN = Address("127.0.0.1", 0)
 
 
 class Node:
@@ -46,6 +48,14 @@ class Node:
     def leaders(self, topic: Topic) -> Sequence[int]:
         """The id of the node that leads each partition, `NO_NODE_ID` while there is none."""
         return (self.id,) * topic.partitions
+
+
+def node_reached(transport: BaseTransport, advertised: Address | None) -> Node:
+    """A broker that is alone. Unless another address is advertised, it is the one on which the client has
+    reached it, and which is known to work."""
+    name = transport.get_extra_info("sockname")
+    reached = Address(name[0], name[1]) if isinstance(name, tuple) else _UNKNOWN
+    return Node(NODE_ID, advertised or reached)
 
 
 class MemberNode(Node):

@@ -1,5 +1,8 @@
 """Operations in Kafka's codes, and a client's permissions as Kafka's bit fields."""
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from posthouse.broker.access.guard import Guard, OpenGuard
 from posthouse.broker.access.operations import CLUSTER, POSSIBLE, Kind, Operation
 
@@ -29,8 +32,17 @@ def topic_operations(guard: Guard, name: str) -> int:
     return _allowed(guard, Kind.TOPIC, name)
 
 
-def group_operations(guard: Guard, name: str) -> int:
-    return _allowed(guard, Kind.GROUP, name)
+class GroupWithOperations(Protocol):
+    group_id: str
+    error_code: int
+    authorized_operations: int
+
+
+def add_group_operations(guard: Guard, groups: Iterable[GroupWithOperations], *, asked: bool) -> None:
+    """Describe what the client may do with each group, if it has asked for that."""
+    for group in groups:
+        is_told = asked and not group.error_code
+        group.authorized_operations = _allowed(guard, Kind.GROUP, group.group_id) if is_told else NOT_ASKED
 
 
 def cluster_operations(guard: Guard) -> int:

@@ -4,6 +4,8 @@ Handlers check permissions before any lookup, so that an answer does not reveal 
 the client may not see.
 """
 
+from collections.abc import Iterable
+
 from posthouse.broker.access.commit_permission import missing_to_commit
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.protocols.kafka.config_resources import ResourceType
@@ -81,3 +83,9 @@ def sees_topic(context: Context, name: str) -> bool:
 
 def sees_group(context: Context, name: str) -> bool:
     return context.guard.sees(Kind.GROUP, name)
+
+
+def require_sight_of(context: Context, topics: Iterable[str]) -> None:
+    """Raises Refused unless the client may describe all of these topics."""
+    if not all(sees_topic(context, topic) for topic in topics):
+        raise forbidden(Operation.DESCRIBE, Kind.TOPIC)

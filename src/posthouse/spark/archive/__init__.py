@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from posthouse.spark.archive.frames import read_archive
     from posthouse.spark.archive.job import Archiver
-    from posthouse.spark.archive.reading import ArchivePlan, ArchiveSlice, WantedRange
+    from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange, ArchiveSlice
 
-__all__ = ["ArchivePlan", "ArchiveSlice", "Archiver", "WantedRange", "read_archive"]
+__all__ = ["ArchivePlan", "ArchiveRange", "ArchiveSlice", "Archiver", "read_archive"]
 
 _PLACES = {
     "ArchivePlan": "reading",
     "ArchiveSlice": "reading",
     "Archiver": "job",
-    "WantedRange": "reading",
+    "ArchiveRange": "reading",
     "read_archive": "frames",
 }
 

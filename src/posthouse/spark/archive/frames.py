@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 from posthouse.client import Client, Security
 from posthouse.client.positions import EARLIEST
 from posthouse.spark.archive.errors import ArchiveError
-from posthouse.spark.archive.reading import ArchivePlan, WantedRange
+from posthouse.spark.archive.reading import ArchivePlan, ArchiveRange
 from posthouse.spark.schema import source_schema
 
 Offsets = dict[str, dict[int, int]]
@@ -88,7 +88,7 @@ class _Topic:
         paths: dict[str, None] = {}
         conditions = []
         for partition in self._partitions:
-            wanted = WantedRange(
+            wanted = ArchiveRange(
                 partition=partition,
                 first=first.get(partition, 0),
                 end=end.get(partition, _EVERY),

@@ -208,7 +208,7 @@ class Archiver:
         finally:
             for hold in {each.objects.hold for task in tasks for each in task.slices if each.objects}:
                 if hold is not None:
-                    release(self._access, hold)
+                    release(self._options, hold)
         self._check_seen(files)
         topics = {piece.topic.id.hex(): piece.topic for piece in pieces}
         change = Change(

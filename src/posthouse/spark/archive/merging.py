@@ -6,7 +6,7 @@ from itertools import groupby
 
 from posthouse.spark.archive.files import SCHEMA, DayFiles, day_name
 from posthouse.spark.archive.manifest import ArchivedFile, ArchiveState
-from posthouse.spark.archive.reading import ArchiveSlice, WantedRange
+from posthouse.spark.archive.reading import ArchiveRange, ArchiveSlice
 from posthouse.spark.archive.root import Root
 
 _DAY_MS = 86_400_000
@@ -62,7 +62,7 @@ def merge(root: Root, each: Merge, run: str) -> list[ArchivedFile]:
         for partition in sorted({part.partition for file in each.files for part in file.parts}):
             parts = [(part, file) for file in each.files if (part := file.part(partition)) is not None]
             for part, file in sorted(parts, key=lambda pair: pair[0].first):
-                wanted = WantedRange(partition=partition, first=part.first, end=part.end)
+                wanted = ArchiveRange(partition=partition, first=part.first, end=part.end)
                 slice = ArchiveSlice(root=root, topic=each.topic, paths=(file.path,), wanted=wanted)
                 for batch in slice.read(SCHEMA):
                     target.write(partition, batch)

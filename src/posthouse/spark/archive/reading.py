@@ -19,7 +19,7 @@ _FILTERED = ("partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedRange:
+class ArchiveRange:
     """The wanted records of a partition: by offset, and optionally by time (in ms, before `until`)."""
 
     partition: int
@@ -36,7 +36,7 @@ class ArchiveSlice:
     root: Root
     topic: str
     paths: tuple[str, ...]
-    wanted: WantedRange
+    wanted: ArchiveRange
 
     def read(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Record batches in exactly this schema, about 10,000 rows each; by offset within a file."""
@@ -76,7 +76,7 @@ class ArchivePlan:
         """The first offset that is not archived; None if nothing is."""
         return self.state.end(Log(_hex(topic_id), partition))
 
-    def files(self, topic_id: bytes | str, wanted: WantedRange) -> list[ArchivedFile]:
+    def files(self, topic_id: bytes | str, wanted: ArchiveRange) -> list[ArchivedFile]:
         """The files that may have wanted records, by their first offset."""
         found = []
         for file in self.state.of_topic(_hex(topic_id)):
@@ -91,7 +91,7 @@ class ArchivePlan:
         return [file for _, _, file in sorted(found, key=lambda each: each[:2])]
 
     def slices(
-        self, topic_id: bytes | str, wanted: WantedRange, *, slice_bytes: int = SLICE_BYTES
+        self, topic_id: bytes | str, wanted: ArchiveRange, *, slice_bytes: int = SLICE_BYTES
     ) -> list[ArchiveSlice]:
         """Slices to read in parallel; together they have every wanted record once."""
         topic = self.state.topics[_hex(topic_id)]
@@ -110,7 +110,7 @@ class ArchivePlan:
     def offset_since(self, topic_id: bytes | str, partition: int, timestamp: int) -> int | None:
         """The first archived offset whose record has this time (ms) or a later one."""
         end = self.archived_end(topic_id, partition)
-        wanted = WantedRange(partition=partition, first=0, end=end or 0, since=timestamp)
+        wanted = ArchiveRange(partition=partition, first=0, end=end or 0, since=timestamp)
         schema = pa.schema([SCHEMA.field("offset")])
         found: int | None = None
         for file in self.files(topic_id, wanted):
@@ -130,7 +130,7 @@ def _hex(topic_id: bytes | str) -> str:
 
 
 def _read(
-    source: pa.NativeFile, topic: str, wanted: WantedRange, schema: pa.Schema
+    source: pa.NativeFile, topic: str, wanted: ArchiveRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     file = pq.ParquetFile(source, pre_buffer=True)
     stored = set(file.schema_arrow.names)
@@ -152,7 +152,7 @@ class _Group(NamedTuple):
     is_whole: bool
 
 
-def _groups(metadata: pq.FileMetaData, wanted: WantedRange) -> Iterator[_Group]:
+def _groups(metadata: pq.FileMetaData, wanted: ArchiveRange) -> Iterator[_Group]:
     index = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)}
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
@@ -185,7 +185,7 @@ def _extent(group: pq.RowGroupMetaData, column: int) -> tuple[int, int]:
     return int(statistics.min_raw), int(statistics.max_raw)
 
 
-def _mask(batch: pa.RecordBatch, wanted: WantedRange) -> pa.Array:
+def _mask(batch: pa.RecordBatch, wanted: ArchiveRange) -> pa.Array:
     offsets, times = batch.column("offset"), batch.column("timestamp").cast(pa.int64())
     mask = pc.and_(
         pc.equal(batch.column("partition"), wanted.partition),

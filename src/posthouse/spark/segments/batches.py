@@ -11,7 +11,7 @@ from posthouse.spark.segments.prefetch import ObjectSource, fetched, windows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chunk:
+class CheckedChunk:
     """Batches without gaps."""
 
     segment: SegmentObject
@@ -20,7 +20,7 @@ class Chunk:
     next: int
 
 
-def checked_chunks(source: ObjectSource, segments: Sequence[SegmentObject]) -> Iterator[Chunk]:
+def checked_chunks(source: ObjectSource, segments: Sequence[SegmentObject]) -> Iterator[CheckedChunk]:
     """All batches of the segments, in order, some megabytes at a time. Raises ObjectError.
 
     What is yielded has the right checksums, and offsets without gaps from the base of the segment on.
@@ -42,7 +42,7 @@ def checked_chunks(source: ObjectSource, segments: Sequence[SegmentObject]) -> I
             yield chunk
 
 
-def _checked(segment: SegmentObject, data: Readable, expected: int | None) -> tuple[Chunk | None, int]:
+def _checked(segment: SegmentObject, data: Readable, expected: int | None) -> tuple[CheckedChunk | None, int]:
     """The whole batches at the beginning, and their bytes; `expected` is the first offset, None if these are
     the first of the segment."""
     base, size = -1, 0
@@ -56,7 +56,7 @@ def _checked(segment: SegmentObject, data: Readable, expected: int | None) -> tu
         raise ObjectDamaged(f"behind offset {expected}: {error}") from None
     if base < 0 or expected is None:
         return None, 0
-    return Chunk(segment=segment, data=memoryview(data)[:size], base=base, next=expected), size
+    return CheckedChunk(segment=segment, data=memoryview(data)[:size], base=base, next=expected), size
 
 
 def _check(

@@ -11,6 +11,7 @@ from posthouse.client.manifests import AbortedTransaction, NoSegmentObjects, Seg
 from posthouse.spark.access import access_of
 from posthouse.spark.options import SourceOptions
 from posthouse.spark.planning import OffsetRange
+from posthouse.spark.segments.stored_objects import open_store
 
 log = logging.getLogger(__name__)
 
@@ -37,11 +38,13 @@ class RangeSegments:
 def find_segments(
     options: SourceOptions, wanted: Sequence[TopicRange], *, hold: bytes | None = None
 ) -> list[RangeSegments | None]:
-    """The segments of each range; None where there are none, or brokers do not tell."""
+    """The segments of each range; None where there are none, or brokers do not tell. Raises WrongOption."""
     nothing: list[RangeSegments | None] = [None] * len(wanted)
     key = (options.bootstrap, options.object_store is None)
     if not options.reads_objects or not wanted:
         return nothing
+    if options.object_store is not None:
+        open_store(options.object_store)
     if time.monotonic() - _without.get(key, float("-inf")) < _ASK_AGAIN_SECONDS:
         return nothing
     asked = [WantedRange(topic_id, each.place.partition, each.first, each.end) for each, topic_id in wanted]

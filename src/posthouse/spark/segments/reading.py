@@ -12,7 +12,6 @@ from typing import TypeAlias
 
 from posthouse.client.manifests import SegmentObject
 from posthouse.client.reading import Fetched
-from posthouse.spark.access import access_of
 from posthouse.spark.options import SourceOptions
 from posthouse.spark.planning import OffsetRange
 from posthouse.spark.segments.aborted import AbortedAhead
@@ -58,7 +57,6 @@ class SegmentReading:
         self, options: SourceOptions, wanted: TopicRange, found: RangeSegments, read_broker: ReadBroker
     ) -> None:
         self._options = options
-        self._access = access_of(options)
         self._wanted = wanted
         self._found = found
         self._read_broker = read_broker
@@ -109,7 +107,7 @@ class SegmentReading:
     ) -> Iterator[Fetched]:
         aborted = AbortedAhead(self._found.aborted)
         for chunk in checked_chunks(source, segments):
-            renew(self._access, self._found.hold)
+            renew(self._options, self._found.hold)
             yield Fetched(
                 topic=part.place.topic,
                 partition=part.place.partition,

@@ -12,6 +12,8 @@ from posthouse.spark.segments.errors import ObjectDamaged, ObjectsAway, ObjectSt
 _CONNECT_SECONDS = 5.0
 _PAUSES = (0.1, 0.5, 2.0)
 """Before each further attempt."""
+_TRYING_SECONDS = 10.0
+"""After that time there is no further attempt: brokers have the same records."""
 _TOO_BUSY = frozenset({408, 429, 500, 502, 503, 504})
 _STALE = frozenset({401, 403, 404, 410})
 
@@ -40,6 +42,7 @@ class SignedObjects:
     def read(self, address: str, start: int, size: int) -> bytearray:
         """Exactly `size` bytes from `start` on. Raises ObjectError."""
         parts = urlsplit(address)
+        deadline = time.monotonic() + _TRYING_SECONDS
         for pause in (*_PAUSES, None):
             try:
                 found = self._get(parts, start, size)
@@ -50,7 +53,7 @@ class SignedObjects:
                 if isinstance(found, bytearray):
                     return found
                 problem = f"{parts.scheme}://{parts.netloc} answers with status {found}"
-            if pause is None or self._is_closed:
+            if pause is None or self._is_closed or time.monotonic() > deadline:
                 break
             time.sleep(pause)
         raise ObjectsAway(problem)
@@ -95,8 +98,9 @@ class SignedObjects:
 
     def _connection(self, parts: SplitResult) -> http.client.HTTPConnection:
         origin = (parts.scheme, parts.netloc)
-        if self._own.connection is not None and self._own.origin == origin:
-            return self._own.connection
+        known = self._own.connection
+        if known is not None and known.sock is not None and self._own.origin == origin:
+            return known
         self._drop()
         host, port = parts.hostname or "", parts.port
         if parts.scheme == "https":

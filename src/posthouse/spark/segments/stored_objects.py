@@ -5,6 +5,7 @@ import threading
 import pyarrow as pa
 from pyarrow import fs
 
+from posthouse.spark.errors import WrongOption
 from posthouse.spark.segments.errors import ObjectDamaged, ObjectsAway, ObjectStale
 
 
@@ -46,6 +47,13 @@ class StoredObjects:
 
 
 def open_store(url: str) -> tuple[fs.FileSystem, str]:
-    """File system and path; raises ValueError, OSError or ArrowException if the address is none."""
-    made, base = fs.FileSystem.from_uri(url)
+    """File system and path. Raises WrongOption; whether the store answers is not known yet."""
+    try:
+        made, base = fs.FileSystem.from_uri(url)
+    except (ValueError, OSError, pa.ArrowException):
+        # Neither the address nor pyarrow's words about it: it may have credentials.
+        raise WrongOption(
+            "the option 'objectStore' is not an address that can be read; write "
+            "s3://BUCKET/PREFIX?region=NAME or file:///DIR"
+        ) from None
     return made, base.rstrip("/")

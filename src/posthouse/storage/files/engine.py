@@ -360,7 +360,7 @@ class FileStorage:
             replace_rows=replace_rows,
             has=self._logs.has,
             changed=self._checkpoints.touch,
-            let_go=self._background.remove,
+            remove=self._background.remove,
             fence=self.fence,
         )
 

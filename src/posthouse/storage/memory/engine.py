@@ -3,40 +3,31 @@
 import asyncio
 import base64
 import os
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
-    CorruptBatch,
     OffsetOutOfRange,
     OutOfOrderSequence,
     PosthouseError,
     ProducerFenced,
-    RecordTooLarge,
     StorageClosed,
     UnknownPartition,
 )
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
-from posthouse.records.batch import LEADER_EPOCH, Readable, stamp
-from posthouse.records.control import is_commit
-from posthouse.records.record import Record, iter_records
 from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Bounds, Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.definition_changes import DefinitionsChanged
-from posthouse.storage.memory.compaction import CompactionProgress, StoredBatch, compact
+from posthouse.storage.memory.memory_log import MemoryLog
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
-from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
+from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.retention import (
     KeptElsewhere,
     Needed,
-    checked_archived,
     nothing_elsewhere,
     nothing_needed,
 )
@@ -44,79 +35,12 @@ from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
 
-class _Log:
-    """The batches of one partition; `bases` mirrors their base offsets for bisection."""
-
-    def __init__(self) -> None:
-        self.start = 0
-        self.end = 0
-        self.size = 0
-        self.bases: list[int] = []
-        self.batches: list[StoredBatch] = []
-        self.producers = ProducerTable()
-        self._compacted = CompactionProgress()
-
-    @property
-    def bounds(self) -> Bounds:
-        first_open = self.producers.first_open()
-        return Bounds(self.start, self.end, self.end if first_open is None else first_open)
-
-    def append(self, append: Append, now_ms: int) -> int:
-        base = self.end
-        header = append.header
-        if header.producer_id >= 0:
-            repeated = self.producers.repeated(header)
-            if repeated is not None:
-                return repeated
-            after = self.producers.place(header, base, now_ms)
-            aborts = header.is_control and not is_commit(append.batch)
-            self.producers.written(header.producer_id, after, base, aborts=aborts)
-        stamp(append.batch, base, LEADER_EPOCH)
-        append.base_offset = base
-        header = header._replace(base_offset=base)
-        self.bases.append(base)
-        self.batches.append(StoredBatch(bytes(append.batch), header, now_ms))
-        self.end = base + header.last_offset_delta + 1
-        self.size += header.length
-        return base
-
-    def trim(self, offset: int) -> None:
-        self.start = max(self.start, min(offset, self.end))
-        keep = next(
-            (index for index, batch in enumerate(self.batches) if batch.header.last_offset >= self.start),
-            len(self.batches),
-        )
-        self.size -= sum(batch.header.length for batch in self.batches[:keep])
-        del self.bases[:keep], self.batches[:keep]
-        self.producers.trim(self.start)
-
-    def compact(self, config: TopicConfig, now_ms: int, needed: int | None) -> None:
-        bounds = self.bounds
-        if needed is not None:
-            bounds = replace(bounds, stable=min(bounds.stable, needed))
-        self._compacted = compact(self.batches, bounds, self.producers, config, self._compacted, now_ms)
-        self.bases = [batch.header.base_offset for batch in self.batches]
-        self.size = sum(batch.header.length for batch in self.batches)
-
-    def whole_batches_before(self, offset: int) -> int:
-        """The highest start that removes whole batches only and nothing from `offset` on."""
-        ends = (batch.header.next_offset for batch in self.batches)
-        return max((end for end in ends if end <= offset), default=self.start)
-
-    def between(self, offset: int, end: int) -> Iterator[StoredBatch]:
-        """The batches from the one that holds `offset` to the last one that begins before `end`."""
-        for index in range(max(bisect_right(self.bases, offset) - 1, 0), len(self.batches)):
-            if self.bases[index] >= end:
-                return
-            yield self.batches[index]
-
-
 class MemoryStorage:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.metrics = StorageMetrics()
         self._topics: dict[TopicId, Topic] = {}
-        self._logs: dict[PartitionId, _Log] = {}
+        self._logs: dict[PartitionId, MemoryLog] = {}
         self._state: dict[int, dict[bytes, bytes]] = {}
         self._stored_state = StoredState()
         self._subscribers: list[Arrived] = []
@@ -178,7 +102,7 @@ class MemoryStorage:
         self._check_open()
         self._topics[topic.id] = topic
         for partition in topic.partition_ids():
-            self._logs.setdefault(partition, _Log())
+            self._logs.setdefault(partition, MemoryLog())
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         self._check_open()
@@ -318,25 +242,11 @@ class MemoryStorage:
 
     async def find_timestamp(self, partition: PartitionId, timestamp: int) -> TimestampedOffset | None:
         self._check_open()
-        log = self._log(partition)
-        for batch in log.batches:
-            if batch.header.max_timestamp < timestamp:
-                continue
-            for record in _readable(batch.data):
-                if record.timestamp >= timestamp and record.offset >= log.start:
-                    return TimestampedOffset(record.offset, record.timestamp)
-        return None
+        return self._log(partition).find_timestamp(timestamp)
 
     async def find_max_timestamp(self, partition: PartitionId) -> TimestampedOffset | None:
         self._check_open()
-        log = self._log(partition)
-        times = [
-            record.timestamp
-            for batch in log.batches
-            for record in _readable(batch.data)
-            if record.offset >= log.start
-        ]
-        return await self.find_timestamp(partition, max(times)) if times else None
+        return self._log(partition).find_max_timestamp()
 
     async def enforce_retention(
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
@@ -347,7 +257,7 @@ class MemoryStorage:
         for topic in list(self._topics.values()):
             for partition in topic.partition_ids():
                 log = self._logs[partition]
-                start = wanted = _expired_before(log, topic, now, archived(partition))
+                start = wanted = log.expired_before(topic.config, now, archived(partition))
                 if wanted > log.start and (lowest := needed(partition)) is not None:
                     start = min(wanted, log.whole_batches_before(lowest))
                 if start < wanted:
@@ -366,7 +276,7 @@ class MemoryStorage:
                     self.metrics.compacted_partitions += 1
                     self._logs[partition].compact(topic.config, now, needed(partition))
 
-    def _log(self, partition: PartitionId) -> _Log:
+    def _log(self, partition: PartitionId) -> MemoryLog:
         log = self._logs.get(partition)
         if log is None:
             raise UnknownPartition(f"there is no partition {partition}")
@@ -375,34 +285,3 @@ class MemoryStorage:
     def _check_open(self) -> None:
         if self._closed:
             raise StorageClosed("the storage is closed")
-
-
-def _expired_before(log: _Log, topic: Topic, now: int, archived: int) -> int:
-    """The start that retention asks for. Every batch is its own segment; the last one counts as active."""
-    config = topic.config
-    if not config.is_deleted:
-        return log.start
-    excess = log.size - config.retention_bytes if config.retention_bytes >= 0 else 0
-    local_excess = log.size - config.retention_local_bytes if config.retention_local_bytes >= 0 else 0
-    archived = checked_archived(archived, log.bounds)
-    start = log.start
-    for number, batch in enumerate(log.batches):
-        newest = batch.header.max_timestamp if batch.header.max_timestamp >= 0 else batch.created_ms
-        too_old = 0 <= config.retention_ms < now - newest
-        old_here = 0 <= config.retention_local_ms < now - newest
-        closed = number < len(log.batches) - 1 and batch.header.last_offset < archived
-        archived_here = closed and (old_here or local_excess >= batch.header.length)
-        if not too_old and excess < batch.header.length and not archived_here:
-            break
-        start = batch.header.last_offset + 1
-        excess -= batch.header.length
-        local_excess -= batch.header.length
-    return start
-
-
-def _readable(batch: Readable) -> Iterator[Record]:
-    """The records of a batch; none if the producer sent records that cannot be decoded."""
-    try:
-        yield from iter_records(batch)
-    except (CorruptBatch, RecordTooLarge):
-        return

@@ -2,9 +2,9 @@
 
 The coordinator does everything. Any other broker, a member, appends to logs and reads them, and writes the
 state of the groups whose scopes it holds; it follows topics and cluster-wide state, and changes neither. The
-database decides on offsets,
-producers and order; this broker's memory follows the outcomes, and what other brokers write. This module
-builds, opens and closes the parts, and checks that the storage is open and not fenced.
+database decides on offsets, producers and order; this broker's memory follows the outcomes, and what other
+brokers write. This module builds, opens and closes the parts, and checks that the storage is open and not
+fenced.
 """
 
 import asyncio

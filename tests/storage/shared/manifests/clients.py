@@ -8,7 +8,7 @@ from uuid import UUID
 from posthouse.model.ids import TopicId
 from posthouse.records.batch import iter_headers
 from posthouse.records.visibility import AbortedProducer, visible_batches
-from posthouse.storage.segment_objects import Manifest, MayRead, ObjectRange, RangeManifest
+from posthouse.storage.segment_objects import MayRead, ObjectRange, RangeManifest, SegmentManifest
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.logs.shared_logs import SharedLogs as KnownLogs
 from posthouse.storage.shared.manifests.manifests import SegmentManifests
@@ -41,7 +41,7 @@ class ManifestClient:
         committed: bool = True,
         signed: bool = False,
         may_read: MayRead = may_read_all,
-    ) -> Manifest:
+    ) -> SegmentManifest:
         found = await self.manifests.manifest(
             wanted, committed=committed, signed=signed, hold=self.hold, may_read=may_read
         )

@@ -11,6 +11,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.turns import in_turns
 
 _MOST_SHOWN = 1000
 
@@ -93,7 +94,7 @@ class AclSelection(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[AclView]:
     context.require_cluster(Operation.DESCRIBE)
-    found = {acl.key().decode(): acl for acl in context.broker.access.acls}
+    found = {acl.key().decode(): acl async for acl in in_turns(list(context.broker.access.acls))}
     return await page_in_turns(found, paging, lambda key: AclView.of(found[key]), sees=lambda key: True)
 
 

@@ -5,18 +5,22 @@ that writes to topics commits its records with the number of its epoch, under it
 broker is not told.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind
+from posthouse.broker.groups.offsets import Offsets
 from posthouse.model.ids import ARCHIVE_GROUP
-from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+from posthouse.protocols.admin.paging import Page, Paging, page_in_turns, page_of_names
+from posthouse.protocols.admin.turns import in_turns
 
+_MOST_PARTITIONS: Final = 100
+"""Of one topic in a list."""
 _NOT_TOLD = (
     "Pipelines run outside of the broker, which is not told whether one is running. It knows the sinks that "
     "have committed an epoch, and their open transactions."
@@ -34,7 +38,12 @@ class ArchivedTopic(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     retention_local_ms: Annotated[int, Meta(description="Age at which archived records go; -1: as others.")]
     retention_local_bytes: int
-    partitions: list[ArchivedPartition]
+    partitions: Annotated[
+        list[ArchivedPartition],
+        Meta(description=f"Those that are archived, by number, at most {_MOST_PARTITIONS} of them."),
+    ]
+    partitions_total: Annotated[int, Meta(description="Partitions that are archived.")]
+    behind: Annotated[int, Meta(description="Offsets that are not archived yet, of all these partitions.")]
 
 
 class Sink(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,22 +59,34 @@ class Pipelines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def _archive(context: CallContext, paging: Paging, body: NoBody) -> Page[ArchivedTopic]:
-    places = context.broker.groups.offsets.partitions(ARCHIVE_GROUP)
-    names = {topic.name for each in places if (topic := context.broker.topics.find_by_id(each.topic))}
+    offsets = await context.broker.groups.offsets.stored(ARCHIVE_GROUP)
+    indices: dict[str, list[int]] = {}
+    async for place in in_turns(offsets.partitions(ARCHIVE_GROUP)):
+        topic = context.broker.topics.find_by_id(place.topic)
+        if topic is not None:
+            indices.setdefault(topic.name, []).append(place.index)
+    names = await page_of_names(indices, paging, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
+    items = [await _archived(context, name, sorted(indices[name]), offsets) for name in names.items]
+    return Page(items=[each for each in items if each is not None], total=names.total, next=names.next)
 
-    def item(name: str) -> ArchivedTopic | None:
-        topic = context.broker.topics.find(name)
-        return None if topic is None else _archived(context, topic)
 
-    return await page_in_turns(names, paging, item, sees=lambda name: context.guard.sees(Kind.TOPIC, name))
-
-
-def _archived(context: CallContext, topic: Topic) -> ArchivedTopic:
-    partitions = []
-    for index in range(topic.partitions):
-        committed = context.broker.groups.offsets.get(ARCHIVE_GROUP, topic.partition(index))
-        if committed is not None:
-            bounds = context.broker.bounds(topic, index)
+async def _archived(
+    context: CallContext, name: str, indices: Sequence[int], offsets: Offsets
+) -> ArchivedTopic | None:
+    """None if the topic is deleted meanwhile."""
+    topic = context.broker.topics.find(name)
+    if topic is None:
+        return None
+    partitions: list[ArchivedPartition] = []
+    total = behind = 0
+    async for index in in_turns(indices):
+        committed = offsets.get(ARCHIVE_GROUP, topic.partition(index))
+        if committed is None or index >= topic.partitions:
+            continue
+        bounds = context.broker.bounds(topic, index)
+        total += 1
+        behind += max(bounds.end - committed.offset, 0)
+        if len(partitions) < _MOST_PARTITIONS:
             partitions.append(
                 ArchivedPartition(
                     partition=index, archived=committed.offset, start=bounds.start, end=bounds.end
@@ -76,6 +97,8 @@ def _archived(context: CallContext, topic: Topic) -> ArchivedTopic:
         retention_local_ms=topic.config.retention_local_ms,
         retention_local_bytes=topic.config.retention_local_bytes,
         partitions=partitions,
+        partitions_total=total,
+        behind=behind,
     )
 
 

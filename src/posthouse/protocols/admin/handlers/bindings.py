@@ -37,7 +37,7 @@ class BindingView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sees_binding(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
-    """Whoever sees one of its ends sees the binding."""
+    """A client that sees one of its ends sees the binding."""
     guard = context.guard
     return guard.sees(Kind.TOPIC, namespace.topic_of(binding.source)) or guard.sees(
         Kind.TOPIC, namespace.topic_of(binding.destination)
@@ -55,20 +55,19 @@ def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
 async def _list(context: CallContext, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
     found: dict[str, tuple[str, Binding]] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
-        prefix = quote(namespace.name, safe="") + "/"
         async for binding in in_turns(namespace.router.bindings()):
             if _is_meant(paging, binding) and sees_binding(context, namespace, binding):
-                found[prefix + _place(binding)] = (namespace.name, binding)
-    return page(found, msgspec.structs.replace(paging, search=""), lambda key: _view(*found[key]))
+                found[place(namespace.name, binding)] = (namespace.name, binding)
+    return page(found, msgspec.structs.replace(paging, search=""), lambda key: view(*found[key]))
 
 
-def _place(binding: Binding) -> str:
-    """Unique in its namespace: bindings may differ in their arguments alone."""
+def place(namespace: str, binding: Binding) -> str:
+    """Where it is in lists. Unique: bindings may differ in their arguments alone."""
     identity = sha256(encode_binding(binding)).hexdigest()[:16]
-    return f"{binding.source}/{binding.destination}/{identity}"
+    return f"{quote(namespace, safe='')}/{binding.source}/{binding.destination}/{identity}"
 
 
-def _view(namespace: str, binding: Binding) -> BindingView:
+def view(namespace: str, binding: Binding) -> BindingView:
     return BindingView(
         namespace=namespace,
         source=binding.source,

@@ -45,6 +45,10 @@ class Brokers(msgspec.Struct, frozen=True, kw_only=True):
 
 async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> Brokers:
     context.require_cluster(Operation.DESCRIBE)
+    return described(context)
+
+
+def described(context: CallContext) -> Brokers:
     membership = context.backend.membership
     return _alone(context) if membership is None else _shared(membership)
 

@@ -17,6 +17,8 @@ from posthouse.protocols.served import ServedListener
 
 _GRACE_SECONDS = 1.0
 """For the requests in flight of a connection that is closed."""
+_MOST_CHANNELS: Final = 20
+"""Of one connection in a list: a client may open thousands."""
 
 Peer = Annotated[str, Meta(min_length=1, description="Address and port of the client: 10.0.0.1:51234.")]
 
@@ -48,10 +50,14 @@ class ConnectionView(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes: int
     sent_bytes: int
     held_bytes: Annotated[int, Meta(description="Of the memory budget.")]
-    channels: list[ChannelView]
+    channels: Annotated[
+        list[ChannelView], Meta(description=f"In a list at most {_MOST_CHANNELS} of them, by number.")
+    ]
+    channels_total: int
 
 
-def view(listener: str, info: ConnectionInfo) -> ConnectionView:
+def view(listener: str, info: ConnectionInfo, *, channels: int | None = None) -> ConnectionView:
+    """With at most so many channels; None for all."""
     return ConnectionView(
         peer=info.peer,
         listener=listener,
@@ -75,8 +81,9 @@ def view(listener: str, info: ConnectionInfo) -> ConnectionView:
                 unacked=each.unacked,
                 unconfirmed=each.unconfirmed,
             )
-            for each in info.channels
+            for each in info.channels[:channels]
         ],
+        channels_total=len(info.channels),
     )
 
 
@@ -94,22 +101,29 @@ async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[Conn
 
     def item(key: str) -> ConnectionView:
         served, connection = found[key]
-        return view(served.name, connection.info)
+        return view(served.name, connection.info, channels=_MOST_CHANNELS)
 
     return await page_in_turns(found, paging, item, sees=lambda key: True)
 
 
+async def _describe(context: CallContext, parameters: OfConnection, body: NoBody) -> ConnectionView:
+    context.require_cluster(Operation.DESCRIBE)
+    served, connection = _find(context, parameters.peer)[0]
+    return view(served.name, connection.info)
+
+
 async def _close(context: CallContext, parameters: OfConnection, body: NoBody) -> None:
     context.require_cluster(Operation.ALTER)
-    meant = [
-        (served, connection)
-        for served, connection in context.listeners.connections()
-        if connection.peer == parameters.peer
-    ]
-    if not meant:
-        raise Problem(404, f"there is no connection from {parameters.peer[:200]!r}")
-    for served, connection in meant:
+    for served, connection in _find(context, parameters.peer):
         close(context, served, connection)
+
+
+def _find(context: CallContext, peer: str) -> list[tuple[ServedListener, Connection]]:
+    """At least one: mostly there is one. Raises Problem 404."""
+    found = [row for row in context.listeners.connections() if row[1].peer == peer]
+    if not found:
+        raise Problem(404, f"there is no connection from {peer[:200]!r}")
+    return found
 
 
 def close(context: CallContext, served: ServedListener, connection: Connection, reason: str = "") -> None:
@@ -132,6 +146,16 @@ CONNECTIONS: Final = (
         handler=_list,
         parameters=Paging,
         result=Page[ConnectionView],
+    ),
+    Endpoint(
+        method="GET",
+        path="/v1/connections/{peer}",
+        summary="Describe a connection with all its channels",
+        tag="connections",
+        handler=_describe,
+        parameters=OfConnection,
+        result=ConnectionView,
+        problems=(404,),
     ),
     Endpoint(
         method="DELETE",

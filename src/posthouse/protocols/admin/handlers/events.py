@@ -1,6 +1,6 @@
 """Server-sent events: changes of what the broker has, so that a page needs no polling."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 from typing import Annotated, Final
 
@@ -18,8 +18,11 @@ from posthouse.protocols.admin.response import EVENT_STREAM, Response
 
 _HEARTBEAT_SECONDS = 15.0
 _RETRY_MS = 2000
-_OF_CLUSTER = frozenset({"overview", "connections"})
-"""Kinds that need the permission to describe the cluster; of others, each user sees what the ACLs allow."""
+_OF_CLUSTER: Final[Mapping[str, Operation]] = {
+    **dict.fromkeys(("overview", "connections", "users", "acls", "brokers"), Operation.DESCRIBE),
+    "quotas": Operation.DESCRIBE_CONFIGS,
+}
+"""Kinds that need a permission on the cluster; of others, each user sees what the ACLs allow."""
 
 
 class EventsWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,7 +31,8 @@ class EventsWanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Meta(
             max_length=200,
             description="Kinds, separated by commas: overview, topics, groups, queues, connections, "
-            "transactions. Empty: all that the user may see.",
+            "transactions, exchanges, bindings, users, acls, quotas, brokers. Empty: all that the user may "
+            "see.",
         ),
     ] = ""
 
@@ -52,15 +56,20 @@ def _owner(context: CallContext) -> str:
 def _kinds(context: CallContext, text: str) -> Sequence[str]:
     known = context.events.kinds
     if not text:
-        sees_cluster = context.guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
-        return [kind for kind in known if sees_cluster or kind not in _OF_CLUSTER]
+        return [kind for kind in known if _may_see(context, kind)]
     kinds = list(dict.fromkeys(text.split(",")))
     unknown = [kind for kind in kinds if kind not in known]
     if unknown:
         raise Problem(400, f"there are no events of {unknown[0][:100]!r}; there are {', '.join(known)}")
-    if not _OF_CLUSTER.isdisjoint(kinds):
-        context.require_cluster(Operation.DESCRIBE)
+    for kind in kinds:
+        if kind in _OF_CLUSTER:
+            context.require_cluster(_OF_CLUSTER[kind])
     return kinds
+
+
+def _may_see(context: CallContext, kind: str) -> bool:
+    operation = _OF_CLUSTER.get(kind)
+    return operation is None or context.guard.may(operation, Kind.CLUSTER, CLUSTER)
 
 
 async def _stream(hub: EventHub, listener: EventStream, kinds: Sequence[str]) -> AsyncIterator[bytes]:

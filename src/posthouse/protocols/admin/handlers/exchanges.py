@@ -33,7 +33,7 @@ class ExchangeView(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
 
 
-def _view(namespace: str, exchange: Exchange) -> ExchangeView:
+def view(namespace: str, exchange: Exchange) -> ExchangeView:
     definition = exchange.definition
     return ExchangeView(
         namespace=namespace,
@@ -58,7 +58,7 @@ async def _list(context: CallContext, paging: ExchangePaging, body: NoBody) -> P
                 not exchange.name or context.guard.sees(Kind.TOPIC, namespace.topic_of(exchange.name))
             ):
                 found[prefix + exchange.name] = (namespace.name, exchange)
-    return page(found, msgspec.structs.replace(paging, search=""), lambda key: _view(*found[key]))
+    return page(found, msgspec.structs.replace(paging, search=""), lambda key: view(*found[key]))
 
 
 EXCHANGES: Final = (

@@ -60,6 +60,7 @@ async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> 
         _require_to_commit(context, parameters.group, name)
     target = OffsetTarget.parse(body.to, context.broker.now_ms())
     groups = views(context)
+    await groups.refresh(parameters.group)
     group = groups.find(parameters.group) if body.topics else groups.get(parameters.group)
     _check_no_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
@@ -169,6 +170,7 @@ GROUP_RESET: Final = Endpoint(
     " group has members, it is refused.",
     handler=_reset,
     parameters=OfGroup,
+    group=lambda parameters: parameters.group,
     body=ResetBody,
     result=ResetResult,
     problems=(404, 409),

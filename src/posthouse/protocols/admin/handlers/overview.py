@@ -10,7 +10,10 @@ from posthouse import __version__
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
+from posthouse.protocols.admin.handlers.groups import pages_elsewhere
 from posthouse.protocols.admin.handlers.health import unready_reasons
+from posthouse.protocols.admin.paging import Paging
+from posthouse.protocols.admin.traffic_totals import TrafficView
 
 
 class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +36,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     queues: int
     exchanges: int
     connections: int
+    traffic: TrafficView
     authentication: bool
     listeners: list[ListenerView]
 
@@ -53,11 +57,12 @@ async def overview(context: CallContext) -> Overview:
         ready=not reasons,
         reasons=reasons,
         topics=len(broker.topics),
-        groups=len(broker.groups.listed()) + sum(1 for _ in broker.subscriptions),
+        groups=await _groups(context),
         namespaces=len(namespaces),
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),
         connections=sum(len(each.listener) for each in context.listeners),
+        traffic=await context.kept.traffic.now(),
         authentication=context.settings.must_log_in,
         listeners=[
             ListenerView(
@@ -70,6 +75,12 @@ async def overview(context: CallContext) -> Overview:
             for each in context.listeners
         ],
     )
+
+
+async def _groups(context: CallContext) -> int:
+    """Of all brokers."""
+    own = len(context.broker.groups.listed()) + sum(1 for _ in context.broker.subscriptions)
+    return own + sum([page.total async for page in pages_elsewhere(context, Paging(limit=1))])
 
 
 OVERVIEW: Final = Endpoint(

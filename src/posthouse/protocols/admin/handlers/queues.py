@@ -27,6 +27,7 @@ State = Literal["empty", "consumed", "stalled", "unconsumed"]
 
 _MOST_READS: Final = 100
 """Queues whose oldest message is read from disk for one list."""
+_MOST_CONSUMERS: Final = 1000
 OPERATOR: Final = object()
 """The session of requests by HTTP: no exclusive queue belongs to it."""
 
@@ -121,7 +122,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 class QueueView(QueueSummary, frozen=True, kw_only=True):
     definition: QueueSettings
-    consumer_list: list[ConsumerView]
+    consumer_list: Annotated[list[ConsumerView], Meta(description=f"At most {_MOST_CONSUMERS} of them.")]
     topic: Annotated[str, Meta(description="Where messages for this queue alone are stored.")]
     dead_letter_queues: Annotated[
         list[str], Meta(description="Queues that its dead letters come to, by the bindings of now.")
@@ -214,7 +215,7 @@ def _consumers(context: CallContext, queue: LogQueue) -> list[ConsumerView]:
     guard = context.guard
     is_shown = guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
     found = []
-    for each in queue.described_consumers():
+    for each in queue.described_consumers()[:_MOST_CONSUMERS]:
         view = ConsumerView(**asdict(each))
         if not is_shown and each.user != guard.principal.name:
             view = msgspec.structs.replace(view, peer="", user="")

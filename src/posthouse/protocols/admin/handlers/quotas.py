@@ -11,6 +11,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.turns import in_turns
 
 Rate = Annotated[float, Meta(gt=0)]
 
@@ -42,7 +43,7 @@ def _who(name: str | None, is_default: bool, what: str) -> Who:
     return DEFAULT if is_default else name
 
 
-def _view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
+def view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
     return QuotaView(
         user=entity.user if isinstance(entity.user, str) else None,
         user_default=entity.user is DEFAULT,
@@ -58,8 +59,11 @@ def _view(entity: Entity, rates: dict[Quota, float]) -> QuotaView:
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[QuotaView]:
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
-    found = {entity.key().decode(): (entity, dict(rates)) for entity, rates in context.broker.access.quotas}
-    return await page_in_turns(found, paging, lambda key: _view(*found[key]), sees=lambda key: True)
+    found = {
+        entity.key().decode(): (entity, dict(rates))
+        async for entity, rates in in_turns(list(context.broker.access.quotas))
+    }
+    return await page_in_turns(found, paging, lambda key: view(*found[key]), sees=lambda key: True)
 
 
 async def _set(context: CallContext, parameters: msgspec.Struct, body: QuotaView) -> QuotaView:

@@ -141,8 +141,8 @@ async def _schemas(context: CallContext) -> KnownSchemas:
     topic = context.broker.topics.find(SCHEMAS_TOPIC)
     if topic is None or not context.guard.may(Operation.READ, Kind.TOPIC, SCHEMAS_TOPIC):
         return {}
-    await context.schemas.refresh(context.broker, topic, on_a_thread)
-    return context.schemas
+    await context.kept.schemas.refresh(context.broker, topic, on_a_thread)
+    return context.kept.schemas
 
 
 def _check(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:

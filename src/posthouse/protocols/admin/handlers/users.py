@@ -28,7 +28,7 @@ class PasswordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     password: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-def _view(context: CallContext, user: User) -> UserView:
+def view(context: CallContext, user: User) -> UserView:
     return UserView(
         name=user.name,
         superuser=user.name in context.settings.superusers,
@@ -42,7 +42,7 @@ async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[User
 
     def item(name: str) -> UserView | None:
         user = users.get(name)
-        return None if user is None else _view(context, user)
+        return None if user is None else view(context, user)
 
     return await page_in_turns([user.name for user in users], paging, item, sees=lambda name: True)
 
@@ -54,7 +54,7 @@ async def _set(context: CallContext, parameters: OfUser, body: PasswordBody) -> 
     check_password(body.password)
     context.guard.note("set-credential", f"user:{parameters.user}")
     await users.set_password(parameters.user, body.password)
-    return _view(context, users.get(parameters.user) or User(parameters.user))
+    return view(context, users.get(parameters.user) or User(parameters.user))
 
 
 async def _delete(context: CallContext, parameters: OfUser, body: NoBody) -> None:

@@ -5,8 +5,10 @@ and users whose password is given as a hash. What is there already must be the s
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.namespace import Namespace
@@ -37,7 +39,7 @@ from posthouse.protocols.admin.management.users import (
 )
 from posthouse.protocols.admin.management.vhosts import FIXED
 from posthouse.protocols.admin.request import HttpRequest
-from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
+from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
 
@@ -49,48 +51,75 @@ _OF_BINDINGS: Final = ("source", "vhost", "destination", "destination_type", "ro
 
 _MOST_BODY: Final = 8 * 1024 * 1024
 """An export of 10,000 queues has 2 MB."""
+_PIECE: Final = 64 * 1024
 
 
 async def _export(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
-    document: dict[str, Any] = {
+    head: dict[str, Any] = {
         "rabbit_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
         "product_name": "Posthouse",
     }
     if "vhost" not in parameters:
-        document |= {
+        head |= {
             "users": [user_view(context, name) for name in user_names(context)],
             "vhosts": [{"name": each.name} for each in context.broker.namespaces],
-            "permissions": permissions(context),
+            "permissions": await permissions(context),
             "topic_permissions": [],
             "global_parameters": [],
         }
-    document |= {"parameters": [], "policies": [], "queues": [], "exchanges": [], "bindings": []}
-    for namespace in namespaces_of(context, parameters):
-        async for queue in in_turns(list(namespace.queues.values())):
-            if not queue.definition.exclusive:
-                document["queues"].append(
-                    {
-                        "name": queue.name,
-                        "vhost": namespace.name,
-                        "durable": queue.definition.durable,
-                        "auto_delete": queue.definition.auto_delete,
-                        "arguments": to_json(dict(queue.definition.arguments)),
-                    }
-                )
-        document["exchanges"] += [
-            _only(exchange_view(namespace, each), _OF_EXCHANGES)
-            for each in namespace.router.exchanges()
-            if not is_predeclared(each)
-        ]
-        async for binding in in_turns(namespace.router.bindings()):
-            document["bindings"].append(_only(binding_view(namespace, binding), _OF_BINDINGS))
-    if "vhost" in parameters:
-        for kind in ("queues", "exchanges", "bindings"):
-            for each in document[kind]:
-                del each["vhost"]
-    return json_response(document)
+    head |= {"parameters": [], "policies": []}
+    namespaces = namespaces_of(context, parameters)
+    hidden = "vhost" if "vhost" in parameters else ""
+    lists: dict[str, Iterable[Mapping[str, Any]]] = {
+        "queues": (view for each in namespaces for view in _queues(each)),
+        "exchanges": (view for each in namespaces for view in _exchanges(each)),
+        "bindings": (view for each in namespaces for view in _bindings(each)),
+    }
+    return Response(body=_document(head, lists, hidden))
+
+
+async def _document(
+    head: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]], hidden: str
+) -> AsyncIterator[bytes]:
+    """One JSON object, sent in pieces: an export of very many queues does not hold up other clients."""
+    piece = bytearray(msgspec.json.encode(head)[:-1])
+    for kind, views in lists.items():
+        piece += b',"%s":[' % kind.encode()
+        separator = b""
+        async for view in in_turns(views):
+            shown = {name: value for name, value in view.items() if name != hidden}
+            piece += separator + msgspec.json.encode(shown)
+            separator = b","
+            if len(piece) > _PIECE:
+                yield bytes(piece)
+                piece.clear()
+        piece += b"]"
+    yield bytes(piece + b"}")
+
+
+def _queues(namespace: Namespace) -> Iterator[Mapping[str, Any]]:
+    for queue in list(namespace.queues.values()):
+        if not queue.definition.exclusive:
+            yield {
+                "name": queue.name,
+                "vhost": namespace.name,
+                "durable": queue.definition.durable,
+                "auto_delete": queue.definition.auto_delete,
+                "arguments": to_json(dict(queue.definition.arguments)),
+            }
+
+
+def _exchanges(namespace: Namespace) -> Iterator[Mapping[str, Any]]:
+    for exchange in list(namespace.router.exchanges()):
+        if not is_predeclared(exchange):
+            yield _only(exchange_view(namespace, exchange), _OF_EXCHANGES)
+
+
+def _bindings(namespace: Namespace) -> Iterator[Mapping[str, Any]]:
+    for binding in list(namespace.router.bindings()):
+        yield _only(binding_view(namespace, binding), _OF_BINDINGS)
 
 
 def _only(view: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:

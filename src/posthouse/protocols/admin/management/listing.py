@@ -17,6 +17,9 @@ from posthouse.protocols.admin.turns import in_turns
 
 T = TypeVar("T")
 View = Callable[[T], dict[str, Any]]
+Columns = Mapping[str, Callable[[T], Any]]
+"""Columns that can be had without the whole view, which takes longer by far: of ten thousand queues a page
+sorted by one of them has to look at all."""
 
 _PAGE_SIZE = 100
 _MOST_PAGE_SIZE = 500
@@ -26,20 +29,32 @@ _encode = msgspec.json.Encoder().encode
 
 
 async def listed(
-    request: HttpRequest, objects: Sequence[T], view: View[T], name: Callable[[T], str]
+    request: HttpRequest,
+    objects: Sequence[T],
+    view: View[T],
+    name: Callable[[T], str],
+    quick: Columns[T] | None = None,
 ) -> Response:
     """`objects` in the order that RabbitMQ has without a sort; `name` is what the filter looks at."""
+    quick = quick or {}
     query = request.query
     is_paged = "page" in query or query.get("pagination") == "true"
     chosen = await _filtered(query, objects, name) if is_paged else objects
     columns = _columns(query)
     if "sort" in query:
-        sort = _sort_key(query["sort"])
+        by = quick.get(query["sort"]) or _value_at(view, query["sort"])
         # Views are made again when they are sent: thousands of them would keep the garbage collector busy.
-        keyed = [(sort(view(each)), each) async for each in in_turns(chosen)]
+        keyed = [(_comparable(by(each)), each) async for each in in_turns(chosen)]
         keyed.sort(key=itemgetter(0), reverse=query.get("sort_reverse") == "true")
         chosen = [each for _, each in keyed]
-    return await _answer(query, chosen, lambda each: pruned(view(each), columns), len(objects), is_paged)
+    shown = _pruned_view(view, columns, quick)
+    return await _answer(query, chosen, shown, len(objects), is_paged)
+
+
+def _pruned_view(view: View[T], columns: Sequence[Sequence[str]], quick: Columns[T]) -> View[T]:
+    if columns and all(".".join(each) in quick for each in columns):
+        return lambda each: {name: quick[name](each) for name, *_ in columns}
+    return lambda each: pruned(view(each), columns)
 
 
 def item(request: HttpRequest, view: dict[str, Any]) -> Response:
@@ -126,16 +141,20 @@ def pruned(row: dict[str, Any], columns: Sequence[Sequence[str]]) -> dict[str, A
     return found
 
 
-def _sort_key(column: str) -> Callable[[dict[str, Any]], tuple[int, Any]]:
-    """Numbers before texts, and those before what is missing."""
+def _value_at(view: View[T], column: str) -> Callable[[T], Any]:
     path = column.split(".")
 
-    def value(row: dict[str, Any]) -> tuple[int, Any]:
-        found: Any = row
+    def value(each: T) -> Any:
+        found: Any = view(each)
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None
-        if isinstance(found, bool | int | float):
-            return 0, found
-        return (1, found) if isinstance(found, str) else (2, "")
+        return found
 
     return value
+
+
+def _comparable(value: Any) -> tuple[int, Any]:
+    """Numbers before texts, and those before what is missing."""
+    if isinstance(value, bool | int | float):
+        return 0, value
+    return (1, value) if isinstance(value, str) else (2, "")

@@ -8,7 +8,7 @@ from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.table_values import to_json
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.management.listing import item, listed
+from posthouse.protocols.admin.management.listing import Columns, item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
 from posthouse.protocols.admin.management.requests import (
     body_of,
@@ -85,6 +85,21 @@ def queue_type(queue: LogQueue) -> str:
     return "quorum" if queue.definition.arguments.get("x-queue-type") == "quorum" else "classic"
 
 
+QUICK: Final[Columns[LogQueue]] = {
+    "name": lambda queue: queue.name,
+    "vhost": lambda queue: queue.namespace,
+    "type": queue_type,
+    "durable": lambda queue: queue.definition.durable,
+    "auto_delete": lambda queue: queue.definition.auto_delete,
+    "exclusive": lambda queue: queue.definition.exclusive,
+    "consumers": lambda queue: queue.consumer_count,
+    "messages": lambda queue: sum(queue.lengths),
+    "messages_ready": lambda queue: queue.lengths[0],
+    "messages_unacknowledged": lambda queue: queue.lengths[1],
+}
+"""As in `queue_view`."""
+
+
 def consumer_view(context: CallContext, queue: LogQueue, consumer: ConsumerInfo) -> dict[str, Any]:
     name = connection_name(context, consumer.peer)
     return {
@@ -131,7 +146,9 @@ async def visible_queues(context: CallContext, parameters: Parameters) -> list[L
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     queues = await visible_queues(context, parameters)
-    return await listed(request, queues, lambda queue: queue_view(context, queue), lambda queue: queue.name)
+    return await listed(
+        request, queues, lambda queue: queue_view(context, queue), lambda queue: queue.name, QUICK
+    )
 
 
 def visible_queue(context: CallContext, parameters: Parameters) -> LogQueue:

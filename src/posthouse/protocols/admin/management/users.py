@@ -1,6 +1,6 @@
 """Users and their permissions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from posthouse.broker.access.acls import Acl
@@ -21,6 +21,7 @@ from posthouse.protocols.admin.management.requests import body_of, namespace_of,
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.turns import in_turns
 
 _ALL: Final = ".*"
 _TRANSLATED: Final = frozenset(operation for each in OPERATIONS.values() for operation in each)
@@ -48,11 +49,17 @@ def user_names(context: CallContext) -> list[str]:
 
 
 def permission_view(context: CallContext, user: str, namespace: Namespace) -> dict[str, Any]:
-    view: dict[str, Any] = {"user": user, "vhost": namespace.name}
+    mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
+    return _permission_view(context, user, _virtual_host(context, namespace), mine)
+
+
+def _permission_view(
+    context: CallContext, user: str, vhost: VirtualHost, mine: Sequence[Acl]
+) -> dict[str, Any]:
+    """`mine` are those of the user."""
+    view: dict[str, Any] = {"user": user, "vhost": vhost.name}
     if user in context.settings.superusers:
         return view | dict.fromkeys(OPERATIONS, _ALL)
-    mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
-    vhost = _virtual_host(context, namespace)
     return view | {word: pattern_of(mine, vhost, word) for word in OPERATIONS}
 
 
@@ -65,13 +72,19 @@ def _is_of(acl: Acl, user: str) -> bool:
     return acl.kind is Kind.TOPIC and acl.allow and acl.principal == f"User:{user}"
 
 
-def permissions(context: CallContext) -> list[dict[str, Any]]:
-    views = [
-        permission_view(context, user, namespace)
-        for user in user_names(context)
-        for namespace in context.broker.namespaces
-    ]
-    return [view for view in views if any(view[word] for word in OPERATIONS)]
+async def permissions(context: CallContext) -> list[dict[str, Any]]:
+    """In turns: there may be very many users and ACLs."""
+    by_principal: dict[str, list[Acl]] = {}
+    async for acl in in_turns(list(context.broker.access.acls)):
+        if acl.kind is Kind.TOPIC and acl.allow:
+            by_principal.setdefault(acl.principal, []).append(acl)
+    vhosts = [_virtual_host(context, namespace) for namespace in context.broker.namespaces]
+    found = []
+    async for user in in_turns(user_names(context), steps=1):
+        mine = by_principal.get(f"User:{user}", ())
+        views = [_permission_view(context, user, vhost, mine) for vhost in vhosts]
+        found += [view for view in views if any(view[word] for word in OPERATIONS)]
+    return found
 
 
 async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> bool:
@@ -173,7 +186,7 @@ async def _delete(context: CallContext, request: HttpRequest, parameters: Parame
 
 async def _permissions(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
-    views = permissions(context)
+    views = await permissions(context)
     if "user" in parameters:
         views = [view for view in views if view["user"] == _known(context, parameters["user"])]
     if "vhost" in parameters:

@@ -15,7 +15,7 @@ PAUSED: Final = gauge(
 )
 ACCEPTED: Final = counter("posthouse_connections_accepted_total", "Connections accepted.")
 REFUSED: Final = counter("posthouse_connections_refused_total", "Connections refused for want of room.")
-SENT_AWAY: Final = counter(
+EVICTED: Final = counter(
     "posthouse_connections_evicted_total", "Connections closed because they did not log in or send a request."
 )
 OFFENCES: Final = counter("posthouse_offences_total", "Offences of clients: see the glossary.")
@@ -26,7 +26,7 @@ THROTTLED: Final = counter("posthouse_throttled_seconds_total", "Time that quota
 BUDGET: Final = gauge("posthouse_memory_budget_bytes", "Memory that all connections together may hold.")
 USED: Final = gauge("posthouse_memory_budget_used_bytes", "Memory of that budget which is held now.")
 FAMILIES: Final = (
-    *(CONNECTIONS, PAUSED, ACCEPTED, REFUSED, SENT_AWAY, OFFENCES, LOGINS, LOGIN_FAILURES),
+    *(CONNECTIONS, PAUSED, ACCEPTED, REFUSED, EVICTED, OFFENCES, LOGINS, LOGIN_FAILURES),
     *(THROTTLES, THROTTLED, BUDGET, USED),
 )
 
@@ -42,7 +42,7 @@ async def collect(backend: Backend, samples: Samples) -> None:
     gate = backend.gate.counters
     samples.add(ACCEPTED, gate.accepted)
     samples.add(REFUSED, gate.refused)
-    samples.add(SENT_AWAY, gate.sent_away)
+    samples.add(EVICTED, gate.evicted)
     samples.add(OFFENCES, gate.offences)
     access = backend.broker.access
     for protocol, count in sorted(access.logins.items()):

@@ -1,8 +1,10 @@
 """Groups: members, and how far they are behind."""
 
+from contextlib import suppress
 from typing import Final
 
 from posthouse.broker.broker import Broker
+from posthouse.model.errors import Unavailable
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.admin.metrics.family import gauge
 from posthouse.protocols.admin.metrics.samples import Samples
@@ -32,12 +34,16 @@ class GroupMetrics:
 
     async def collect(self, samples: Samples) -> dict[str, int]:
         """How many of each kind of objects were not shown by name."""
+        with suppress(Unavailable):  # while the database is away, what was known counts
+            await self._broker.groups.offsets.follow()
         groups, shared = self._broker.groups, list(self._broker.subscriptions)
         listed = [each.id for each in groups.listed()]
         samples.add(GROUPS, len(listed) + len(shared))
         other_members = other_lag = 0
         of_groups, of_topics = Rows(), Rows()
         for group in (*listed, *shared):
+            if not self._broker.subscriptions.held.serves(group):
+                continue  # it moves to another broker
             is_shared = group in self._broker.subscriptions
             members = len(self._share_memberships.members(group)) if is_shared else groups.member_count(group)
             if self._groups.shows(group, None):

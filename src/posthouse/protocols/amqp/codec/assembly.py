@@ -1,4 +1,4 @@
-"""Messages that arrive in several frames, one at most on each channel, and what frames are allowed where."""
+"""Assembles messages that arrive in several frames, and checks the order of the frames of each channel."""
 
 from posthouse.protocols.amqp.codec.commands import decode_command
 from posthouse.protocols.amqp.codec.errors import (

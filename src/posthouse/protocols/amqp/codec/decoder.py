@@ -1,4 +1,4 @@
-"""Events out of the bytes of a connection, however they were cut into chunks."""
+"""Decodes the bytes of a connection into events, however the bytes are cut into chunks."""
 
 from collections.abc import Callable
 from enum import Enum, auto
@@ -78,7 +78,7 @@ class Decoder:
         return len(self._rest) + self._assembly.held
 
     def discard(self, channel: int) -> None:
-        """Forget the message under way, and ignore what comes on `channel` but its close and close-ok.
+        """Drop the incomplete message, and ignore all further frames on `channel` but its close and close-ok.
 
         For a channel that the broker has closed. The peer's close-ok ends it, and so does `accept`.
         """
@@ -88,12 +88,12 @@ class Decoder:
         self._assembly.accept(channel)
 
     def close(self) -> None:
-        """From now on, give only the peer's connection.close and close-ok. Any FrameError calls it, too."""
+        """Decode only connection.close and close-ok from now on. A FrameError has the same effect."""
         if self._stage is not _Stage.DEAF:
             self._stage = _Stage.CLOSING
 
     def forget(self) -> None:
-        """Nothing more comes, and what is not complete is of no use any more."""
+        """The connection is lost: drop incomplete frames and messages, and ignore further input."""
         self._stage = _Stage.DEAF
         self._rest = bytearray()
         self._assembly = Assembly(0)
@@ -124,7 +124,7 @@ class Decoder:
         return events
 
     def _frames(self, data: bytes, pos: int, events: list[Event]) -> int:
-        """The position where what is incomplete begins.
+        """Decode frames; returns the position of the first incomplete one.
 
         Written for the two things that there are most of: whole publishes, that is method, header and body
         in a row, and acks. Both are read without a call or an object for a frame; whatever is not exactly of

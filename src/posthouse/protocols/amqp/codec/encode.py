@@ -1,4 +1,4 @@
-"""Frames for a peer. Functions, and written out by hand for what is sent most."""
+"""Encodes frames. The most frequent ones are written out by hand."""
 
 from struct import Struct
 from typing import Final
@@ -48,7 +48,7 @@ def ack(channel: int, tag: int, multiple: bool) -> bytes:
 
 
 def nack(channel: int, tag: int, multiple: bool) -> bytes:
-    """Of a publish: it was not taken."""
+    """basic.nack of a publish that was refused."""
     return _settlement(METHOD_FRAME, channel, 13, BASIC_NACK, tag, multiple, FRAME_END)
 
 

@@ -1,4 +1,4 @@
-"""What a peer can do wrong on the wire, and the reply codes for it."""
+"""Protocol violations of a peer, and their reply codes."""
 
 from collections.abc import Sequence
 

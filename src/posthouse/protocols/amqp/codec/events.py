@@ -1,4 +1,4 @@
-"""What a decoder makes of a stream: tuples, because there is one for each message.
+"""The events of a decoder: tuples, because there is one for each message.
 
     (PUBLISH, channel, exchange, routing key, flags, properties, body)   flags: MANDATORY, IMMEDIATE
     (ACK, channel, delivery tag, multiple)

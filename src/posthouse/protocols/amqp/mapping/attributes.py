@@ -1,4 +1,4 @@
-"""What routing looks at of a message that is in the log already, with the types that it was sent with."""
+"""The attributes that routing matches, of a message in the log, with the types that its publisher used."""
 
 from posthouse.broker.queues.attributes import Attributes
 from posthouse.model.errors import CorruptBatch
@@ -11,7 +11,7 @@ from posthouse.records.header_section import decode_section
 
 
 def read_attributes(headers: bytes) -> Attributes | None:
-    """None for a record that did not come by AMQP."""
+    """None for a record that was not published by AMQP."""
     if PROPERTIES not in headers:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What can be wrong with the properties of a message."""
+"""Errors of properties of a message."""
 
 
 class PropertyError(Exception):

@@ -117,7 +117,7 @@ def flags_of(properties: bytes) -> int:
 
 
 def user_id_of(properties: bytes) -> bytes | None:
-    """Who the publisher says it is: for comparing with who it is. Free where it says nothing."""
+    """The user-id property, for comparison with the authenticated user; None if it is not set."""
     if len(properties) < 2 or not properties[1] & Flag.USER_ID:
         return None
     start, end = spans(properties)[Flag.USER_ID]

@@ -1,1 +1,1 @@
-"""What channels are asked to do, one module per class of methods, and the table of them all."""
+"""Handlers of the methods of channels, one module per class of methods, and the table of them all."""

@@ -75,10 +75,10 @@ def consume(channel: Channel, method: Basic.Consume) -> Answer:
 
 
 async def _begin(channel: Channel, consumer: ChannelConsumer, *, nowait: bool) -> None:
-    """A consumer that comes to messages gets them with the answer, in one piece.
+    """A consumer of a queue with messages gets the first ones together with consume-ok.
 
-    RabbitMQ does it so fast that clients have come to rely on it: what comes after they have cancelled the
-    consumer is lost to some of them.
+    RabbitMQ delivers so fast that clients rely on it: some lose messages that arrive after the consumer was
+    cancelled.
     """
     await channel.session.unfinished.drained()
     if not channel.is_closed:

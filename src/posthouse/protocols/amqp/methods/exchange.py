@@ -20,7 +20,7 @@ def declare(channel: Channel, method: Exchange.Declare) -> Answer:
 
 
 async def _declare_later(channel: Channel, method: Exchange.Declare) -> bytes | None:
-    """It may be on its way out."""
+    """Wait for effects under way: they may delete the exchange."""
     await channel.namespace.effects.done()
     answer = _declare(channel, method)
     return answer if answer is None or isinstance(answer, bytes) else await answer
@@ -84,7 +84,7 @@ async def bind(channel: Channel, method: Exchange.Bind) -> bytes | None:
 
 
 async def unbind(channel: Channel, method: Exchange.Unbind) -> bytes | None:
-    """Nothing happens where there is no such binding, or not even the exchanges."""
+    """A no-op if the binding or the exchanges do not exist."""
     await channel.namespace.unbind(_binding(channel, method))
     return None if method.nowait else channel.answer(Exchange.UnbindOk())
 

@@ -68,7 +68,7 @@ async def _declare(
 
 
 async def _declared_before(channel: Channel, definition: QueueDefinition) -> LogQueue | None:
-    """The queue that is there, if it is just as it is declared now."""
+    """The existing queue, if it equals this declaration."""
     name, session = definition.name, channel.session
     if name not in channel.namespace.queues:
         return None
@@ -126,7 +126,7 @@ async def bind(channel: Channel, method: Queue.Bind) -> bytes | None:
 
 
 async def unbind(channel: Channel, method: Queue.Unbind) -> bytes | None:
-    """Nothing happens where there is no such binding, or not even the queue."""
+    """A no-op if the binding or the queue does not exist."""
     binding = _binding(channel, method)
     if binding.destination in channel.namespace.queues:
         channel.queue(binding.destination)  # raises where it is exclusive to another session

@@ -1,4 +1,4 @@
-"""Which handler a method has. What is not here is not for channels, or only brokers send it."""
+"""The handlers by method. Other methods are not for channels, or are sent only by brokers."""
 
 from typing import Final
 

@@ -14,7 +14,7 @@ from posthouse.protocols.amqp.transactions import ChannelTransaction, Collected,
 
 @dataclass(frozen=True, slots=True)
 class _CommitOutcome:
-    """What is left to do when a transaction is durable."""
+    """What has to follow when a transaction is durable."""
 
     unroutable: list[TransactionalPublish] = field(default_factory=list)
     """To be returned to the client: they were mandatory."""
@@ -85,7 +85,7 @@ async def _commit(channel: Channel, collected: Collected) -> _CommitOutcome:
 
 
 def _failed(channel: Channel, collected: Collected, error: PosthouseError) -> Refused:
-    """Nothing of it has happened. The channel is closed for it, if it is not closed already."""
+    """The transaction has had no effect. The channel is closed, if it is not closed already."""
     channel.deliveries.put_back(collected.deliveries())
     if channel.is_closed:
         channel.release_all()

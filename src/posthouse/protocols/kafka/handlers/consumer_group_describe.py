@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.descriptions import DescribedConsumer
 from posthouse.model.errors import Unavailable, UnknownGroup, UnknownTopic
 from posthouse.model.ids import GroupId, PartitionId, TopicId
@@ -17,28 +17,24 @@ from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
-from posthouse.protocols.kafka.permissions import forbidden, require_on_group, sees_topic
+from posthouse.protocols.kafka.operations import add_group_operations
+from posthouse.protocols.kafka.permissions import require_on_group, require_sight_of
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
 def handle(context: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     groups = [_shown(context, name) for name in request.group_ids]
-    for group in groups:
-        group.authorized_operations = NOT_ASKED
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = group_operations(context.guard, group.group_id)
+    add_group_operations(context.guard, groups, asked=request.include_authorized_operations)
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
 def _shown(context: Context, name: str) -> DescribedGroup:
-    """Raises if the client may not describe a topic that the group reads: its members are not shown then."""
+    """An error if the client may not describe the group, or a topic that it reads."""
     try:
         require_on_group(context, Operation.DESCRIBE, name)
         described = _described(context, name)
-        if not all(sees_topic(context, topic) for topic in _topics(described)):
-            raise forbidden(Operation.DESCRIBE, Kind.TOPIC)
+        require_sight_of(context, _topics(described))
     except (Unavailable, Refused) as error:
         return DescribedGroup(group_id=name, error_code=code_of(error), error_message=str(error))
     return described

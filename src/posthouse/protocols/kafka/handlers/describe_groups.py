@@ -14,7 +14,7 @@ from posthouse.protocols.kafka.codec.generated.describe_groups import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
+from posthouse.protocols.kafka.operations import add_group_operations
 from posthouse.protocols.kafka.permissions import require_on_group
 
 _FIRST_WITH_UNKNOWN_AS_ERROR = 6
@@ -22,10 +22,7 @@ _FIRST_WITH_UNKNOWN_AS_ERROR = 6
 
 def handle(context: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     groups = [_shown(context, name) for name in request.groups]
-    for group in groups:
-        group.authorized_operations = NOT_ASKED
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = group_operations(context.guard, group.group_id)
+    add_group_operations(context.guard, groups, asked=request.include_authorized_operations)
     return DescribeGroupsResponse(groups=groups)
 
 

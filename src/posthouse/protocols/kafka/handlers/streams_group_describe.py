@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_assignor import NOTHING, Task, Tasks
 from posthouse.broker.groups.streams_member import StreamsMember
@@ -19,28 +19,24 @@ from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.group_names import STATE_NAMES
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.operations import NOT_ASKED, group_operations
-from posthouse.protocols.kafka.permissions import forbidden, require_on_group, sees_topic
+from posthouse.protocols.kafka.operations import add_group_operations
+from posthouse.protocols.kafka.permissions import require_on_group, require_sight_of
 
 
 def handle(context: Context, request: StreamsGroupDescribeRequest) -> StreamsGroupDescribeResponse:
     groups = [_shown(context, name) for name in request.group_ids]
-    for group in groups:
-        group.authorized_operations = NOT_ASKED
-        if request.include_authorized_operations and not group.error_code:
-            group.authorized_operations = group_operations(context.guard, group.group_id)
+    add_group_operations(context.guard, groups, asked=request.include_authorized_operations)
     return StreamsGroupDescribeResponse(groups=groups)
 
 
 def _shown(context: Context, name: str) -> DescribedGroup:
-    """Raises if the client may not describe a topic that the group uses."""
+    """An error if the client may not describe the group, or a topic that it uses."""
     try:
         require_on_group(context, Operation.DESCRIBE, name)
         group = context.broker.groups.describe_streams(GroupId(name))
         topology = group.topology
         topics = {topic for each in topology.subtopologies for topic in each.topics} if topology else set()
-        if not all(sees_topic(context, topic) for topic in topics):
-            raise forbidden(Operation.DESCRIBE, Kind.TOPIC)
+        require_sight_of(context, topics)
     except (Unavailable, Refused) as error:
         return DescribedGroup(group_id=name, error_code=code_of(error), error_message=str(error))
     except UnknownGroup as error:

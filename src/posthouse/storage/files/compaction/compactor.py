@@ -46,7 +46,7 @@ class CompactionHost:
     has: Callable[[PartitionLog], bool]
     """Whether the log still exists: its topic may be deleted during a pass."""
     changed: Callable[[PartitionLog], None]
-    let_go: Callable[[list[Segment]], None]
+    remove: Callable[[list[Segment]], None]
     fence: Callable[[str], None]
 
 
@@ -188,7 +188,7 @@ class Compactor:
             there = [owner.has(segment) for segment in cleaned.sources]
             if self._stopped.is_set() or not all(there):
                 if cleaned.segment is not None:
-                    self._host.let_go([cleaned.segment])
+                    self._host.remove([cleaned.segment])
                 if self._stopped.is_set():
                     raise Stopped
                 return not any(there)
@@ -201,8 +201,8 @@ class Compactor:
                 # The whole group was trimmed meanwhile: the next checkpoint removes the row.
                 owner.was_trimmed = True
                 self._host.changed(owner)
-                self._host.let_go([cleaned.segment])
-        self._host.let_go(list(cleaned.sources))
+                self._host.remove([cleaned.segment])
+        self._host.remove(list(cleaned.sources))
         return True
 
     async def _note(self, owner: PartitionLog, cleaned: Cleaned) -> None:

@@ -68,7 +68,9 @@ class ObjectsStatus:
     live_bytes: int
     doomed: int
     doomed_bytes: int
-    """Nothing in them is used: they are deleted after the grace period."""
+    """Nothing in them is used: they are deleted after the grace period, unless they are held."""
+    held: int
+    """Doomed or not: clients, such as executors of Spark, read them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +146,9 @@ _OBJECTS = """
 SELECT count(*) FILTER (WHERE doomed_at IS NULL) AS live,
        coalesce(sum(size) FILTER (WHERE doomed_at IS NULL), 0)::bigint AS live_bytes,
        count(*) FILTER (WHERE doomed_at IS NOT NULL) AS doomed,
-       coalesce(sum(size) FILTER (WHERE doomed_at IS NOT NULL), 0)::bigint AS doomed_bytes
+       coalesce(sum(size) FILTER (WHERE doomed_at IS NOT NULL), 0)::bigint AS doomed_bytes,
+       (SELECT count(DISTINCT held.id) FROM hold h, unnest(h.objects) AS held(id)
+         WHERE h.until > now()) AS held
 FROM object
 """
 _DATABASE = """

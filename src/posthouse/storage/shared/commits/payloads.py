@@ -103,7 +103,7 @@ class Uploads:
     async def _put(self, key: str, batches: Sequence[Append], size: int) -> None:
         data = self._buffers.filled([each.batch for each in batches], size)
         await self._store.put(key, data)
-        self._buffers.give_back(data)
+        self._buffers.recycle(data)
 
     def _failed(self) -> None:
         rest = min(_REST_SECONDS * 2**self._failures, _MOST_REST_SECONDS)

@@ -31,7 +31,7 @@ class UploadBuffers:
             position = end
         return buffer[:size]
 
-    def give_back(self, data: bytes | memoryview) -> None:
+    def recycle(self, data: bytes | memoryview) -> None:
         """To be called when the upload succeeded: after a failure the store may still be reading `data`."""
         if isinstance(data, memoryview) and isinstance(data.obj, bytearray) and len(self._free) < _KEPT:
             self._free.append(data.obj)

@@ -13,7 +13,7 @@ _WIDEST_GAP = 64 * 1024
 """Ranges that are this near in an object are read together: bytes cost less than requests."""
 
 
-class ObjectRange(NamedTuple):
+class ByteRange(NamedTuple):
     key: str
     pos: int
     size: int
@@ -24,7 +24,7 @@ class RangeReads:
         self._objects = objects
         self._reads = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def read(self, ranges: Sequence[ObjectRange]) -> list[memoryview]:
+    async def read(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """The bytes of each range, in the same order. Raises DataDamaged if an object is missing."""
         by_key: defaultdict[str, list[int]] = defaultdict(list)
         for number, each in enumerate(ranges):
@@ -37,7 +37,7 @@ class RangeReads:
         return [found[number] for number in range(len(ranges))]
 
     async def _of_object(
-        self, key: str, ranges: Sequence[ObjectRange], numbers: list[int]
+        self, key: str, ranges: Sequence[ByteRange], numbers: list[int]
     ) -> dict[int, memoryview]:
         numbers = sorted(numbers, key=lambda number: ranges[number].pos)
         groups = [[numbers[0]]]

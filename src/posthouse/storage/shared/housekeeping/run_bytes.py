@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
-from posthouse.storage.shared.housekeeping.range_reads import ObjectRange, RangeReads
+from posthouse.storage.shared.housekeeping.range_reads import ByteRange, RangeReads
 from posthouse.storage.shared.reads.runs import RunRow, damaged
 
 
@@ -21,7 +21,7 @@ class RunBytes:
         inline = [number for number, run in enumerate(runs) if run.inline is not None]
         found |= await self._inline(connection, runs, inline)
         in_objects = {
-            number: ObjectRange(run.key, run.pos, run.size)
+            number: ByteRange(run.key, run.pos, run.size)
             for number, run in enumerate(runs)
             if run.key is not None
         }

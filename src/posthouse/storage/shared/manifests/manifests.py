@@ -7,10 +7,10 @@ from posthouse.model.errors import DataDamaged, OffsetOutOfRange, PosthouseError
 from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.segment_objects import (
     ADDRESS_SECONDS,
-    Manifest,
     MayRead,
     ObjectRange,
     RangeManifest,
+    SegmentManifest,
     SegmentObject,
 )
 from posthouse.storage.shared.database import DatabaseConnection
@@ -67,7 +67,7 @@ class SegmentManifests:
         signed: bool,
         hold: UUID | None,
         may_read: MayRead,
-    ) -> Manifest:
+    ) -> SegmentManifest:
         logs = [self._logs.get(each.partition) for each in wanted]
         known = [
             (log, LogRange(log=log.id, first=each.first, end=each.end))
@@ -79,7 +79,9 @@ class SegmentManifests:
         if ranges:
             async with self._readers.connection("making a manifest") as connection:
                 if not await has_segments(connection, ranges):
-                    return Manifest(hold=hold, ranges=[RangeManifest(next=each.end) for each in wanted])
+                    return SegmentManifest(
+                        hold=hold, ranges=[RangeManifest(next=each.end) for each in wanted]
+                    )
                 found, hold = await self._find(connection, ranges, committed, signed, hold, may_read)
         addresses = await self._addresses(found, signed=signed)
         made = iter(
@@ -88,7 +90,7 @@ class SegmentManifests:
                 for (log, each), rows in zip(known, found, strict=True)
             ]
         )
-        return Manifest(
+        return SegmentManifest(
             hold=hold,
             ranges=[
                 next(made) if log is not None else _refused(each.end, UnknownPartition("it is not there"))

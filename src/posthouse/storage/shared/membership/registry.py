@@ -63,7 +63,7 @@ class Registration:
     """That it is to have; None leaves it to the database."""
 
 
-class Registry:
+class BrokerRegistry:
     """Owned by the event loop."""
 
     def __init__(

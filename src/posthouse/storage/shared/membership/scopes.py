@@ -1,13 +1,16 @@
 """The scopes that a broker takes and releases, under its lease."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 
 from posthouse.model.scopes import Scope
-from posthouse.storage.shared.database import CommitsLost, Database, LeaseLost
+from posthouse.storage.shared.database import CommitsLost, Database, DatabaseAway, LeaseLost
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.link import Link
 from posthouse.storage.shared.membership.loss_watch import Seen
+
+log = logging.getLogger(__name__)
 
 _STATEMENT_SECONDS = 4.0
 """More than the timeout of the locks: a takeover waits for commits in flight."""
@@ -68,6 +71,13 @@ class Scopes:
                     [lease.incarnation, lease.epoch, scope.name],
                     doing=f"releasing the scope {scope}",
                 )
+
+    async def give_up(self, scope: Scope) -> None:
+        """As `release`. If the database is away, the scope is released with the lease."""
+        try:
+            await self.release(scope)
+        except DatabaseAway as error:
+            log.warning("the scope %s could not be released: %s", scope, error)
 
     async def close(self) -> None:
         await self._link.close()

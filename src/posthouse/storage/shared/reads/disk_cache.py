@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _READERS = 2
 _MOST_WRITES = 4
-"""Blocks that wait for the disk are in memory: those that come while so many wait are not kept."""
+"""Blocks that wait for the disk are in memory: beyond this number, further blocks are not kept."""
 _PATIENCE_SECONDS = 1.0
 """The object store is faster than a disk that takes longer for a block."""
 _REST_SECONDS = 60.0

@@ -29,7 +29,7 @@ class ReadBlocks(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class CheckedBatches:
     """Checked batches of a log, without gaps."""
 
     data: bytes | bytearray | memoryview
@@ -48,9 +48,9 @@ class PieceReader:
         self._blocks = blocks
         self._cache_bytes = cache_bytes
         self._cached_bytes = 0
-        self._chunks: OrderedDict[tuple[int, int, int, int], Chunk] = OrderedDict()
+        self._chunks: OrderedDict[tuple[int, int, int, int], CheckedBatches] = OrderedDict()
 
-    async def chunk(self, log: SharedLog, piece: RunRow | SegmentRow, offset: int) -> Chunk | None:
+    async def chunk(self, log: SharedLog, piece: RunRow | SegmentRow, offset: int) -> CheckedBatches | None:
         """Batches from one that begins at or before `offset` on, among them the one that holds it.
 
         None if the piece has moved since it was found: then find it again.
@@ -72,9 +72,9 @@ class PieceReader:
                 found = await read_inline_runs(connection, inline)
             for run, data in zip(inline, found, strict=True):
                 if data is not None:
-                    self._add(_key(run), Chunk(batches_of(run, data), run.base, run.last + 1))
+                    self._add(_key(run), CheckedBatches(batches_of(run, data), run.base, run.last + 1))
 
-    async def _run(self, run: RunRow) -> Chunk | None:
+    async def _run(self, run: RunRow) -> CheckedBatches | None:
         key = _key(run)
         if (known := self._known(key)) is not None:
             return known
@@ -87,9 +87,9 @@ class PieceReader:
             data = found
         elif run.key is not None:
             data = await self._blocks.read(run.key, run.object_size or 0, run.pos, run.size)
-        return self._add(key, Chunk(batches_of(run, data), run.base, run.last + 1))
+        return self._add(key, CheckedBatches(batches_of(run, data), run.base, run.last + 1))
 
-    async def _window(self, log: SharedLog, segment: SegmentRow, offset: int) -> Chunk | None:
+    async def _window(self, log: SharedLog, segment: SegmentRow, offset: int) -> CheckedBatches | None:
         index = await self._indexes.of(log, segment)
         if index is None:
             return None
@@ -113,13 +113,13 @@ class PieceReader:
                 )
             size = max(2 * size, following)
 
-    def _known(self, key: tuple[int, int, int, int]) -> Chunk | None:
+    def _known(self, key: tuple[int, int, int, int]) -> CheckedBatches | None:
         chunk = self._chunks.get(key)
         if chunk is not None:
             self._chunks.move_to_end(key)
         return chunk
 
-    def _add(self, key: tuple[int, int, int, int], chunk: Chunk) -> Chunk:
+    def _add(self, key: tuple[int, int, int, int], chunk: CheckedBatches) -> CheckedBatches:
         replaced = self._chunks.pop(key, None)
         self._cached_bytes += len(chunk.data) - (0 if replaced is None else len(replaced.data))
         self._chunks[key] = chunk
@@ -133,7 +133,7 @@ def _key(run: RunRow) -> tuple[int, int, int, int]:
     return run.log, run.base, _NOT_A_SEGMENT, run.last
 
 
-def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[Chunk | None, int]:
+def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[CheckedBatches | None, int]:
     """The whole batches at the beginning of the data, checked; and the bytes that the first of them needs."""
     base = following = -1
     end = next_offset = 0
@@ -153,4 +153,4 @@ def _whole(segment: SegmentRow, data: bytes | memoryview, start: int) -> tuple[C
     if base < 0:
         return None, following
     # A copy: the chunk stays for long, and a part of a block would keep the whole block in memory.
-    return Chunk(bytes(memoryview(data)[:end]), base, next_offset), following
+    return CheckedBatches(bytes(memoryview(data)[:end]), base, next_offset), following

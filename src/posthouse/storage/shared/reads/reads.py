@@ -18,7 +18,7 @@ from posthouse.storage.producers import AbortedTransaction
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared.reads.found_pieces import KEPT_SECONDS, FoundPieces, RememberedPieces
-from posthouse.storage.shared.reads.piece_reader import Chunk, PieceReader
+from posthouse.storage.shared.reads.piece_reader import CheckedBatches, PieceReader
 from posthouse.storage.shared.reads.pieces import find_pieces
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
 
@@ -149,7 +149,7 @@ class Reads:
         end: int,
         max_bytes: int,
         aborted: dict[int, AbortedTransaction] | None = None,
-    ) -> AsyncIterator[Chunk]:
+    ) -> AsyncIterator[CheckedBatches]:
         """Checked batches from `offset` to before `end`. Aborted transactions with records in them are added
         to `aborted`, by the offset of the marker."""
         attempts = 0

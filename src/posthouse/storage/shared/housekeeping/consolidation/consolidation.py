@@ -85,10 +85,13 @@ class Consolidation:
         """Consolidate all logs that are due."""
         if self._clock.monotonic() < self._look_again:
             return
-        created = self._clock.now_ms() - self._settings.due_ms
+        now, due_ms = self._clock.now_ms(), self._settings.due_ms
+        created = now - due_ms
         async with self._one_turn, await self._connect() as connection:
             begun = self._clock.monotonic()
-            with_runs = await self._due(connection, size=self._settings.due_bytes, created_ms=created)
+            with_runs = await self._due(
+                connection, size=self._settings.due_bytes, created_ms=created, ahead_ms=now + due_ms
+            )
             looked = self._clock.monotonic()
             self._look_again = looked + _REST_FACTOR * (looked - begun)
             late_ms = max((created - each.oldest_ms for each in with_runs), default=0)
@@ -104,10 +107,19 @@ class Consolidation:
             await self._consolidate(connection, with_runs)
 
     async def _due(
-        self, connection: DatabaseConnection, *, size: int, created_ms: int, logs: Sequence[int] | None = None
+        self,
+        connection: DatabaseConnection,
+        *,
+        size: int,
+        created_ms: int,
+        ahead_ms: int | None = None,
+        logs: Sequence[int] | None = None,
     ) -> list[DueLog]:
+        """Without `ahead_ms`, those of a clock that is ahead are not looked for."""
         async with meaning("looking for runs to consolidate"):
-            return await due_logs(connection, self._topics(), size=size, created_ms=created_ms, logs=logs)
+            return await due_logs(
+                connection, self._topics(), size=size, created_ms=created_ms, ahead_ms=ahead_ms, logs=logs
+            )
 
     async def _consolidate(self, connection: DatabaseConnection, logs: Sequence[DueLog]) -> None:
         begun = self._clock.monotonic()

@@ -16,7 +16,7 @@ FROM (
     FROM run r JOIN log b ON b.id = r.log
     WHERE r.base >= b.segments_to {of_logs}
     GROUP BY r.log
-    HAVING sum(r.size) >= %(bytes)s OR min(r.created_ms) <= %(created)s
+    HAVING sum(r.size) >= %(bytes)s OR min(r.created_ms) <= %(created)s OR max(r.created_ms) >= %(ahead)s
 ) d
 JOIN log l ON l.id = d.log
 JOIN topic t ON t.id = l.topic AND t.deleted_at IS NULL
@@ -37,6 +37,8 @@ CROSS JOIN LATERAL (
 LEFT JOIN object o ON o.id = r.object
 ORDER BY r.log, r.base
 """
+
+_NEVER_MS = 2**63 - 1
 
 _COLUMNS = (
     "log",
@@ -75,13 +77,15 @@ async def due_logs(
     *,
     size: int,
     created_ms: int,
+    ahead_ms: int | None = None,
     logs: Sequence[int] | None = None,
 ) -> list[DueLog]:
-    """Logs with runs of at least `size` bytes, or with a run from `created_ms` or before, by id.
+    """Logs with runs of at least `size` bytes, with a run from `created_ms` or before, or with one from
+    `ahead_ms` or after, by id. The clock of a broker is ahead then, or was: such a run would wait for long.
 
     All logs of `topics`, or those of them that `logs` names.
     """
-    wanted = {"bytes": size, "created": created_ms}
+    wanted = {"bytes": size, "created": created_ms, "ahead": _NEVER_MS if ahead_ms is None else ahead_ms}
     found = (
         await connection.execute(_DUE_OF_ALL, wanted)
         if logs is None

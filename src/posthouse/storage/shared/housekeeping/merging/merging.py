@@ -28,7 +28,7 @@ from posthouse.storage.shared.housekeeping.merging.sources import Cursor, page_b
 from posthouse.storage.shared.housekeeping.merging.swap import swap
 from posthouse.storage.shared.housekeeping.merging.tiers import FAN_IN, MergeLimits, merges
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
-from posthouse.storage.shared.housekeeping.range_reads import ObjectRange, RangeReads
+from posthouse.storage.shared.housekeeping.range_reads import ByteRange, RangeReads
 from posthouse.storage.shared.objects.names import ObjectNames
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class Merging:
         self._metrics.merged_segments += sum(len(each.merge.sources) for each in done)
 
     async def _made(self, group: Sequence[SegmentMerge]) -> list[MergedSegment]:
-        ranges = [ObjectRange(each.key, each.pos, each.size) for merge in group for each in merge.sources]
+        ranges = [ByteRange(each.key, each.pos, each.size) for merge in group for each in merge.sources]
         data = iter(await self._ranges.read(ranges))
         # Checking some megabytes must not hold up the event loop.
         return [

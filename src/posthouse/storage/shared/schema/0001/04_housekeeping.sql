@@ -18,7 +18,8 @@ BEGIN
         substr(NEW.key, 1, 4)::integer, substr(NEW.key, 6, 2)::integer, substr(NEW.key, 9, 2)::integer,
         substr(NEW.key, 12, 2)::integer, 0, 0, 'UTC') < now() - interval '12 hours'
     THEN
-        RAISE EXCEPTION 'object % was uploaded too long ago', NEW.key USING ERRCODE = 'PH004';
+        RAISE EXCEPTION 'object % was uploaded too long ago, or the clock of its broker is wrong', NEW.key
+            USING ERRCODE = 'PH004';
     END IF;
     RETURN NEW;
 END $$;

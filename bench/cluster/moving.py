@@ -1,0 +1,104 @@
+"""Groups, and all else that one broker does for all, come to another broker: how long clients wait."""
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from bench.cluster.clusters import NAMES, cluster_of
+from bench.cluster.contenders import INLINE, place_of
+from bench.cluster.loads import new_target
+from bench.cluster.moves import SEQUENCES, Members, Move, kill
+from bench.cluster.plan import Stage
+from bench.cluster.steady import GROUPS, PRODUCERS, Sample, latencies, steady_load, within
+from bench.queues.workers import now
+from bench.scale.figures import Row
+
+MOST_SECONDS = 10.0
+"""Without a coordinator, after it was killed."""
+NOTE = f"""Three brokers, under a light load: {PRODUCERS} clients produce single records, and clients of
+{GROUPS} groups commit offsets, each 20 times a second. A client repeats a request until it is done, and asks
+for the coordinator of its group when that has changed; the time runs from the moment at which the request was
+due. *The command* is the time until the cluster shows that it is done. Offset commits need the coordinator of
+the group. Produces do not, but their broker may be the one that is stopped. Times are of requests from the
+command until 2 s after its end."""
+_SETTLED_SECONDS = 2.0
+
+
+class Moving:
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._found: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+        """By section, name and unit."""
+
+    def rows(self) -> Iterator[Row]:
+        for number in range(self._stage.plan.rounds):
+            self._stage.display.say(f"  round {number + 1}")
+            for sequence in SEQUENCES:
+                self._sequence(sequence)
+        for (section, name, unit), rounds in self._found.items():
+            is_limited = section == _section(_KILL) and name == _LONGEST
+            yield Row(
+                section=section,
+                name=name,
+                unit=unit,
+                rounds=tuple(rounds),
+                most=MOST_SECONDS if is_limited else None,
+            )
+
+    def _sequence(self, moves: Sequence[Move]) -> None:
+        with (
+            place_of(INLINE, self._stage.servers) as place,
+            cluster_of(place, len(NAMES), {"admin": "127.0.0.1:0"}) as brokers,
+        ):
+            members = Members(dict(zip(NAMES, brokers, strict=True)))
+            topic = new_target(brokers[0], "steady", None).topic
+            self._quiet(members, topic)
+            for move in moves:
+                if move.is_there(members):
+                    self._move(move, members, topic)
+                else:
+                    self._stage.display.say(f"    {move.name}: these brokers cannot do that")
+
+    def _quiet(self, members: Members, topic: bytes) -> None:
+        with steady_load(members.ports, topic) as load:
+            time.sleep(self._stage.plan.seconds)
+            found = load.end()
+        self._note_latencies("Nothing moves", found.produced, found.committed)
+
+    def _move(self, move: Move, members: Members, topic: bytes) -> None:
+        section = _section(move)
+        with steady_load(members.ports, topic) as load:
+            begun = now()
+            move.run(members)
+            took = now() - begun
+            time.sleep(_SETTLED_SECONDS)
+            ended = now()
+            found = load.end()
+        produced, committed = within(found.produced, begun, ended), within(found.committed, begun, ended)
+        self._note(section, "the command", "s", took)
+        self._note(section, _LONGEST, "s", max(each.seconds for each in committed))
+        self._note_latencies(section, produced, committed)
+        repeated = sum(each.failures > 0 for each in (*produced, *committed))
+        self._note(section, "requests that clients repeated", "%", repeated / len(produced + committed) * 100)
+
+    def _note_latencies(self, section: str, produced: list[Sample], committed: list[Sample]) -> None:
+        for name, samples in (("produce", produced), ("offset commits", committed)):
+            times = latencies(samples)
+            self._note(section, f"{name}, p50", "ms", times.p50)
+            self._note(section, f"{name}, p99", "ms", times.p99)
+
+    def _note(self, section: str, name: str, unit: str, value: float) -> None:
+        self._stage.display.say(f"    {section}, {name}: {value:,.2f} {unit}")
+        self._found[section, name, unit].append(value)
+
+
+_LONGEST = "longest wait of an offset commit"
+[_KILL] = (each for sequence in SEQUENCES for each in sequence if each.run is kill)
+
+
+def _section(move: Move) -> str:
+    return f"While a broker changes: {move.name}"
+
+
+def moving(stage: Stage) -> Iterator[Row]:
+    return Moving(stage).rows()

@@ -1,0 +1,135 @@
+"""Calls that another broker of the cluster answers: the one that coordinates the group that they are about.
+
+The request is sent to the admin listener of that broker over a connection between brokers, in the name of the
+client who has sent it. That broker checks the permissions, and its audit log has the change.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote, urlencode
+from uuid import UUID
+
+import h11
+
+from posthouse.model.address import UNKNOWN, Address
+from posthouse.model.proven_user import BROKER, ProvenUser
+from posthouse.model.scopes import GROUPS, Scope
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.response import Response
+from posthouse.protocols.membership import Membership
+from posthouse.protocols.relay import Relay
+
+_SECONDS = 30.0
+_MOST_BYTES = 64 * 1024 * 1024
+_READ_BYTES = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """In whose name other brokers are asked."""
+
+    listener: str
+    """The name of the setting. Other brokers need a listener of the same name."""
+    client: Address = UNKNOWN
+    user: ProvenUser | None = None
+    """None if login is not required."""
+    is_relayed: bool = False
+    """Another broker has sent the request here: this one answers for itself only."""
+
+
+def this_broker(listener: str) -> Caller:
+    """The broker asks on its own account, and sees everything."""
+    return Caller(listener=listener, user=ProvenUser(name="", mechanism=BROKER))
+
+
+class OtherBrokers:
+    """Owned by the event loop."""
+
+    def __init__(self, relay: Relay | None, membership: Membership, holds: Callable[[Scope], bool]) -> None:
+        """`holds` tells what this broker serves."""
+        self._relay = relay
+        self._membership = membership
+        self._holds = holds
+
+    def each(self) -> list[Scope]:
+        """For every other broker that coordinates groups, one of its scopes. Raises Problem if some groups
+        have no coordinator: a list would not be complete."""
+        found: dict[UUID, Scope] = {}
+        own = self._membership.own.incarnation
+        for scope in GROUPS:
+            if self._holds(scope):
+                continue
+            holder = self._membership.holder_of(scope)
+            if holder is None or holder.incarnation == own:
+                raise Problem(503, "some groups move to another broker at the moment; try again")
+            found.setdefault(holder.incarnation, scope)
+        return list(found.values())
+
+    async def ask(self, scope: Scope, request: HttpRequest, caller: Caller) -> Response:
+        """Raises Problem, and Unavailable if the broker cannot be reached."""
+        if self._relay is None:
+            raise Problem(503, f"{scope} is held by another broker, which this one does not ask")
+        connected = await self._relay.connect(caller.listener, caller.client, caller.user, scope)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                reader, writer = await asyncio.open_connection(sock=connected)
+                try:
+                    return await _answer(reader, writer, request)
+                finally:
+                    writer.close()
+        except (OSError, EOFError, TimeoutError, h11.ProtocolError) as error:
+            why = str(error) or type(error).__name__
+            raise Problem(503, f"the broker that holds {scope} did not answer: {why}") from None
+
+
+async def _answer(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: HttpRequest
+) -> Response:
+    http = h11.Connection(h11.CLIENT)
+    headers = [("host", "localhost"), ("content-length", str(len(request.body))), *_type_of(request)]
+    head = h11.Request(method=request.method, target=_target(request), headers=headers)
+    for sent in (head, h11.Data(data=request.body), h11.EndOfMessage()):
+        writer.write(http.send(sent) or b"")
+    answered: h11.Response | None = None
+    body = bytearray()
+    while True:
+        event = http.next_event()
+        if event is h11.NEED_DATA:
+            http.receive_data(await reader.read(_READ_BYTES))
+        elif isinstance(event, h11.Response):
+            answered = event
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > _MOST_BYTES:
+                raise EOFError(f"the answer has more than {_MOST_BYTES} bytes")
+        elif isinstance(event, h11.EndOfMessage) and answered is not None:
+            return _response(answered, bytes(body))
+        else:
+            raise EOFError("the connection was closed")
+
+
+def _type_of(request: HttpRequest) -> list[tuple[str, str]]:
+    found = request.headers.get("content-type")
+    return [] if found is None else [("content-type", found)]
+
+
+def _target(request: HttpRequest) -> str:
+    path = "".join(f"/{quote(segment, safe='')}" for segment in request.segments)
+    return f"{path}?{urlencode(request.query)}" if request.query else path
+
+
+_KEPT: Final = frozenset({b"www-authenticate"})
+
+
+def _response(answered: h11.Response, body: bytes) -> Response:
+    headers = list(answered.headers)
+    types = [value.decode("latin-1") for name, value in headers if name == b"content-type"]
+    return Response(
+        status=answered.status_code,
+        body=body,
+        content_type=types[0] if types else "",
+        headers=tuple((name.decode(), value.decode("latin-1")) for name, value in headers if name in _KEPT),
+    )
