@@ -61,7 +61,11 @@ class GroupScopes:
                 with self._held.loaded(scope):
                     shared = self._shared()
                     await self._groups.loading.load(scope, shared)
-                    await self._subscriptions.load(scope, shared)
+                    try:
+                        await self._subscriptions.load(scope, shared)
+                    except PosthouseError:
+                        await self._groups.loading.unload(scope)
+                        raise
 
     def _shared(self) -> SharedState:
         shared = self._storage.shared_state

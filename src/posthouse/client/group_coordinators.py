@@ -26,17 +26,20 @@ def ask_coordinator(
 ) -> T:
     """What the coordinator of the group answers to `ask`, which may be repeated; `code` is the error code of
     an answer. While the group moves to another broker it waits, for as long as a broker has to answer."""
-    if len(cluster.node_ids()) == 1:
-        return ask(cluster.any())
     deadline = time.monotonic() + cluster.timeout
+    is_alone = len(cluster.node_ids()) == 1
     while True:
         try:
-            answer = _asked(cluster, group, ask)
+            answer = ask(cluster.any()) if is_alone else _asked(cluster, group, ask)
+            if is_alone and answer is not None and code(answer) == _NOT_AVAILABLE:
+                return answer  # it is starting or stopping
             if answer is not None and code(answer) not in MOVING_CODES:
                 return answer
             error: ClientError = refused(_NOT_AVAILABLE if answer is None else code(answer), None, group)
-        except BrokerUnreachable as unreachable:  # perhaps only this one: another broker takes over
-            error = unreachable
+        except BrokerUnreachable as unreachable:
+            if is_alone:
+                raise
+            error = unreachable  # perhaps only this one: another broker takes over
         node = cluster.coordinators.pop(group, None)
         if node is not None and isinstance(error, BrokerUnreachable):
             cluster.drop(node)

@@ -162,7 +162,8 @@ class GroupOffsets:
 
     def check_kind(self, group_id: GroupId) -> None:
         """Raises unless the group is coordinated here, and is no share group."""
-        self._held.check(group_id)
+        if not self._held.has_all:
+            self._held.check(group_id)
         if self.is_share_group(group_id):
             raise UnknownGroup(f"the group {group_id!r} is a share group")
 

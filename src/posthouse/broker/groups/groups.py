@@ -249,7 +249,10 @@ class Groups:
         for group_id in self.offsets.groups():
             if group_id not in groups:
                 groups[group_id] = listed(group_id, None)
-        return list(groups.values())
+        if self._held.has_all:
+            return list(groups.values())
+        # Those of a scope that is being given up are still there.
+        return [group for group_id, group in groups.items() if self._held.serves(group_id)]
 
     @property
     def is_loading(self) -> bool:
@@ -351,7 +354,8 @@ class Groups:
     def _check_usable(self, group_id: GroupId) -> None:
         if self._closed:
             raise GroupsClosed("the broker is stopping, or has not loaded its groups yet")
-        self._held.check(group_id)
+        if not self._held.has_all:
+            self._held.check(group_id)
         if not group_id:
             # Very old clients keep offsets under an empty name; members need a name.
             raise InvalidGroupId("a group must have a name")
