@@ -34,6 +34,8 @@ _NAMES = {
     "component": "x",
     "port": "1",
     "protocol": "amqp",
+    "broker": f"{_SECRET}-broker",
+    "scope": "groups%2F00",
 }
 _BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "another"},

@@ -57,6 +57,12 @@ _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("DELETE /api/connections/{name}", {}, None, "close-connection connection:"),
 )
 _CHANGES_NOTHING = {"PUT /api/vhosts/{vhost}", "DELETE /api/vhosts/{vhost}"}
+_OF_A_CLUSTER = {
+    "POST /v1/cluster/brokers/{broker}/drain",
+    "POST /v1/cluster/brokers/{broker}/undrain",
+    "POST /v1/cluster/scopes/{scope}/move",
+}
+"""Refused here, because this broker is alone: see `test_cluster.py`."""
 _NAMES = {
     "topic": "t",
     "group": "g",
@@ -73,7 +79,7 @@ _NAMES = {
 
 def test_no_call_is_forgotten() -> None:
     changing = {f"{each.method} {each.path}" for each in ROUTES if each.method != "GET"}
-    assert {call for call, *_ in _CALLS} | _CHANGES_NOTHING == changing
+    assert {call for call, *_ in _CALLS} | _CHANGES_NOTHING | _OF_A_CLUSTER == changing
 
 
 async def test_every_change(tmp_path: Path) -> None:

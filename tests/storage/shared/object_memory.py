@@ -17,6 +17,8 @@ class ListedObject:
 class MemoryObjects:
     """The object store as housekeeping sees it. `step` is called before and after every change."""
 
+    sign = None
+
     def __init__(self, clock: Clock, step: Callable[[str], None] = lambda name: None) -> None:
         self._clock = clock
         self.step = step

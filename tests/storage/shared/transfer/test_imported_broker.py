@@ -14,6 +14,7 @@ from posthouse.app import App
 from posthouse.client import Client
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotLeader, Unavailable
+from posthouse.model.scopes import GROUPS
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database
@@ -81,6 +82,8 @@ async def serving(stores: SharedStores) -> AsyncIterator[App]:
     lease = await take_lease(Database(stores.database._conninfo))
     app = App(on_any_port(), storage=stores.storage(lease, coordinates=True, defaults=TopicConfig()))
     await app.start()
+    for scope in GROUPS:
+        await app.broker.take_scope(scope)
     try:
         yield app
     finally:

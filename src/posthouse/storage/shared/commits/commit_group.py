@@ -17,7 +17,7 @@ from posthouse.model.scopes import Scope
 from posthouse.records.batch import LEADER_EPOCH, stamp
 from posthouse.records.control import is_commit
 from posthouse.records.references import Reference, pack_references
-from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
+from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
 from posthouse.storage.outcomes import PUT_DONE, OperationRefused, Outcome
 from posthouse.storage.shared.array_text import array_text
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
@@ -181,8 +181,8 @@ class CommitGroup:
                     refs[-1] = _packed(operation)
                     rows.append((number, OperationKind.REFER, at, *_NOTHING, 0))
                     for run in operation.runs:
-                        append = 0 if run.append is None else numbers[id(run.append)]
-                        runs.append((len(rows), append, run.first, run.count, run.expires_ms))
+                        append, first = _referred(run, numbers)
+                        runs.append((len(rows), append, first, run.count, run.expires_ms))
                 else:
                     rows.append((number, OperationKind.TRIM, at, *_NOTHING, operation.offset))
         return [
@@ -249,6 +249,18 @@ _REFUSED = (
 )
 _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 """Columns between log and offset of an operation that is not an append."""
+
+
+def _referred(run: Run, numbers: Mapping[int, int]) -> tuple[int, int]:
+    """The number of the append that a run belongs to, and its first record there; 0 with an offset. An append
+    of an earlier call has its offset already, or was refused (-1)."""
+    if run.append is None:
+        return 0, run.first
+    number = numbers.get(id(run.append))
+    if number is not None:
+        return number, run.first
+    base = run.append.base_offset
+    return (0, base + run.first) if base >= 0 else (-1, run.first)
 
 
 def _flags(append: Append) -> int:
