@@ -8,7 +8,7 @@ from functools import partial
 from bench import wire
 from bench.cluster.clusters import cluster_of
 from bench.cluster.contenders import INLINE_STANDBY, OBJECT_STANDBY, Contender, place_of
-from bench.cluster.coordinators import NotNow, OffsetCommitter, until_done
+from bench.cluster.coordinators import NotNow, OffsetCommitter, coordinator_ports, until_done
 from bench.cluster.loads import new_target
 from bench.cluster.plan import Stage
 from bench.scale.asking import connected
@@ -28,7 +28,7 @@ coordinator. An offset commit does: it waits until the dead broker's lease is ov
 MEASURED = (INLINE_STANDBY, OBJECT_STANDBY)
 MOST_SECONDS = 10.0
 _PRODUCE, _COMMIT = "a produce", "an offset commit"
-_GROUP = "failover"
+_GROUPS = 100
 
 
 def failover(stage: Stage) -> Iterator[Row]:
@@ -56,7 +56,8 @@ def _round(stage: Stage, contender: Contender) -> dict[str, float]:
 
 def seconds_until_served(coordinator: Broker, member: Broker, topic: bytes) -> dict[str, float]:
     """Kills the coordinator."""
-    with closing(OffsetCommitter([member.kafka], _GROUP, topic)) as committer:
+    group = _group_of(coordinator, member)
+    with closing(OffsetCommitter([member.kafka], group, topic)) as committer:
         work: dict[str, Callable[[], None]] = {
             _PRODUCE: partial(_produce, member, topic),
             _COMMIT: partial(committer.commit, 1),
@@ -70,6 +71,14 @@ def seconds_until_served(coordinator: Broker, member: Broker, topic: bytes) -> d
             until_done(each)
             took[name] = time.perf_counter() - begun
         return took
+
+
+def _group_of(coordinator: Broker, member: Broker) -> str:
+    """One that the broker that will be killed coordinates."""
+    found: dict[str, int] = {}
+    names = [f"failover-{number}" for number in range(_GROUPS)]
+    until_done(lambda: found.update(coordinator_ports(member.kafka, names)))
+    return next(name for name in names if found[name] == coordinator.kafka)
 
 
 def _produce(broker: Broker, topic: bytes) -> None:

@@ -1,12 +1,16 @@
 """Very many consumer groups with one member each, which is connected to the coordinator of its group."""
 
 import asyncio
+import contextlib
+import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from bench import wire
-from bench.cluster.coordinators import coordinator_ports, until_done
+from bench.cluster.coordinators import NotNow, coordinator_ports, until_done
 from bench.queues.workers import Tally
+from posthouse.client.errors import ClientError
 from posthouse.protocols.kafka.codec.generated.join_group import (
     JoinGroupRequest,
     JoinGroupRequestProtocol,
@@ -31,7 +35,11 @@ PARTITIONS = 10
 _SESSION_MS = 30 * 60 * 1000
 """Longer than it is measured: a member that is idle sends no heartbeats."""
 _AT_ONCE = 64
+_SETTLED_SECONDS = 8.0
+_LOOK_SECONDS = 0.2
 _MEMBER_ID_REQUIRED = 79
+_NOT_NOW = frozenset({14, 15, 16})
+"""The coordinator is loading, not known, or another one."""
 
 
 def group_name(number: int) -> str:
@@ -39,10 +47,17 @@ def group_name(number: int) -> str:
 
 
 def coordinators(port: int, count: int) -> dict[str, int]:
-    """The port of the coordinator of each group."""
-    found: dict[str, int] = {}
+    """The port of the coordinator of each group, when none has changed for a while: brokers that have just
+    started get their share of the groups one by one."""
     groups = [group_name(number) for number in range(count)]
-    until_done(lambda: found.update(coordinator_ports(port, groups)))
+    found: dict[str, int] = {}
+    settled_at = math.inf
+    while time.monotonic() < settled_at:
+        before = dict(found)
+        until_done(lambda: found.update(coordinator_ports(port, groups)))
+        if found != before:
+            settled_at = time.monotonic() + _SETTLED_SECONDS
+        time.sleep(_LOOK_SECONDS)
     return found
 
 
@@ -70,9 +85,16 @@ async def _hold(groups: Mapping[str, int], topic: bytes, joined: Tally, is_over:
     async def join(member: _Member) -> None:
         async with at_once:
             await member.connect()
-        await member.join()  # without a limit: a new group waits for more members
-        async with at_once:
-            await member.commit(topic)
+        while True:
+            try:
+                await member.join()  # without a limit: a new group waits for more members
+                async with at_once:
+                    await member.commit(topic)
+                break
+            except NotNow:
+                await asyncio.sleep(_LOOK_SECONDS)
+                async with at_once:
+                    await member.reconnect()
         joined.value += 1
 
     await asyncio.gather(*map(join, members))
@@ -92,6 +114,15 @@ class _Member:
 
     async def connect(self) -> None:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+
+    async def reconnect(self) -> None:
+        """To the coordinator that the group has now."""
+        self.abort()
+        self._id = ""
+        with contextlib.suppress(NotNow, ClientError):  # then it is asked again after the next refusal
+            found = await asyncio.to_thread(coordinator_ports, self._port, [self._group])
+            self._port = found[self._group]
+        await self.connect()
 
     def abort(self) -> None:
         self._writer.transport.abort()
@@ -145,5 +176,7 @@ class _Member:
 
 
 def _check(code: int, doing: str) -> None:
+    if code in _NOT_NOW:
+        raise NotNow(f"{doing} failed with {code}")
     if code:
         raise ConnectionError(f"{doing} failed with {code}")

@@ -14,7 +14,7 @@ from posthouse.client.admin_client import AdminClient, part
 from posthouse.client.errors import CallRefused, ClientError
 from posthouse.model.scopes import COORDINATOR, Scope, scope_of_group
 
-_LIMIT = 60.0
+_LIMIT = 300.0
 _LOOK_SECONDS = 0.02
 _NOT_FOUND = 404
 
@@ -132,11 +132,13 @@ def _until(is_so: Callable[[], bool], problem: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
-MOVES: Sequence[Move] = (
-    Move("cluster move of a scope of groups", move_group_scope, _GROUP_SCOPE),
-    Move("cluster move of the coordinator", move_coordinator, COORDINATOR),
-    Move("cluster drain", drain, COORDINATOR),
-    Move("stop of the coordinator of a group", stop),
-    Move("kill -9 of the coordinator of a group", kill),
+SEQUENCES: Sequence[Sequence[Move]] = (
+    (
+        Move("cluster move of a scope of groups", move_group_scope, _GROUP_SCOPE),
+        Move("cluster move of the coordinator", move_coordinator, COORDINATOR),
+        Move("stop of the coordinator of a group", stop),
+        Move("kill -9 of the coordinator of a group", kill),
+    ),
+    (Move("cluster drain", drain, COORDINATOR),),
 )
-"""In this order on one cluster: each of the last two takes a broker away."""
+"""Each on a cluster of its own, one after the other: some take a broker away."""

@@ -2,12 +2,12 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bench.cluster.clusters import NAMES, cluster_of
 from bench.cluster.contenders import INLINE, place_of
 from bench.cluster.loads import new_target
-from bench.cluster.moves import MOVES, Members, Move, kill
+from bench.cluster.moves import SEQUENCES, Members, Move, kill
 from bench.cluster.plan import Stage
 from bench.cluster.steady import GROUPS, PRODUCERS, Sample, latencies, steady_load, within
 from bench.queues.workers import now
@@ -33,7 +33,8 @@ class Moving:
     def rows(self) -> Iterator[Row]:
         for number in range(self._stage.plan.rounds):
             self._stage.display.say(f"  round {number + 1}")
-            self._round()
+            for sequence in SEQUENCES:
+                self._sequence(sequence)
         for (section, name, unit), rounds in self._found.items():
             is_limited = section == _section(_KILL) and name == _LONGEST
             yield Row(
@@ -44,7 +45,7 @@ class Moving:
                 most=MOST_SECONDS if is_limited else None,
             )
 
-    def _round(self) -> None:
+    def _sequence(self, moves: Sequence[Move]) -> None:
         with (
             place_of(INLINE, self._stage.servers) as place,
             cluster_of(place, len(NAMES), {"admin": "127.0.0.1:0"}) as brokers,
@@ -52,7 +53,7 @@ class Moving:
             members = Members(dict(zip(NAMES, brokers, strict=True)))
             topic = new_target(brokers[0], "steady", None).topic
             self._quiet(members, topic)
-            for move in MOVES:
+            for move in moves:
                 if move.is_there(members):
                     self._move(move, members, topic)
                 else:
@@ -92,7 +93,7 @@ class Moving:
 
 
 _LONGEST = "longest wait of an offset commit"
-[_KILL] = (each for each in MOVES if each.run is kill)
+[_KILL] = (each for sequence in SEQUENCES for each in sequence if each.run is kill)
 
 
 def _section(move: Move) -> str:

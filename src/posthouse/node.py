@@ -1,6 +1,7 @@
 """A broker that shares its storage with others, in the running event loop. See `node_roles` for its life."""
 
 import asyncio
+import contextlib
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -29,6 +30,9 @@ from posthouse.storage.shared.membership.lease import LeaseTimes
 from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
 
 log = logging.getLogger(__name__)
+
+_SHARE_SECONDS = 3.0
+"""How long a start waits until the broker holds its scopes of groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,15 @@ class Node:
             settled.cancel()
         if self._parts.running.done():
             await self.stop()
+        else:
+            await self._wait_for_share()
+
+    async def _wait_for_share(self) -> None:
+        """So that clients that connect at once find the coordinators of their groups."""
+        keeper = self.parts.roles.keeper
+        if keeper is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(keeper.has_share.wait(), _SHARE_SECONDS)
 
     async def _joined(self, secret: bytes, place: NodePlace) -> NodeParts:
         registration = Registration(

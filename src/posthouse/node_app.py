@@ -14,7 +14,7 @@ from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPa
 from posthouse.cluster.relaying import ScopeRelay
 from posthouse.model.brokers import ClusterBroker
 from posthouse.model.scopes import COORDINATOR
-from posthouse.node_context import NodeContext
+from posthouse.node_context import NodeContext, NodeFailed
 from posthouse.node_place import PEER
 from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.front_ends import FRONT_ENDS
@@ -111,6 +111,12 @@ class NodeApp:
         self._hints.start()
         self._keeping = asyncio.create_task(self._keeper.run(self.app.broker, self._node.registry))
 
+    def check(self) -> None:
+        """Raises NodeFailed if scopes are not kept any more, by an error of the broker itself."""
+        if self._keeping is not None and self._keeping.done():
+            error = self._keeping.exception()
+            raise NodeFailed(f"the broker failed to keep its scopes: {error!r}") from error
+
     def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
         """What serves connections of other brokers."""
         if isinstance(passage, HintPassage):
@@ -146,10 +152,10 @@ class NodeApp:
         are added to it. Connections that wait for a coordinator stay, and reach this one. For a client that
         knows no other living broker, a closed connection would be the end: it asks only the addresses that it
         began with."""
-        await self._hints.stop()
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
+        await self._hints.stop()
         if moved is None:
             await self.app.stop(at_once=at_once)
             return

@@ -1,4 +1,4 @@
-"""How a node takes its lease, and the scope of the coordinator when no other broker holds it."""
+"""How a node takes its lease, and the scope coordinator when no other broker holds it."""
 
 import asyncio
 import logging

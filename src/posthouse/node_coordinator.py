@@ -121,6 +121,7 @@ class CoordinatorRole:
                 if loop.time() >= keep_until and not self._is_wanted():
                     return
                 node.check_registry()
+                app.check()
                 node.end_if_commits_are_lost(self._lease, confirmed_losses)
                 app.sweep()
                 await asyncio.wait(waiting, timeout=AGAIN_SECONDS, return_when=asyncio.FIRST_COMPLETED)

@@ -67,6 +67,7 @@ class MemberRole:
             while not lost.done():
                 node.check_registry()
                 node.end_if_commits_are_lost(lease, losses)
+                app.check()
                 app.sweep()
                 await asyncio.wait([lost], timeout=AGAIN_SECONDS)
         finally:

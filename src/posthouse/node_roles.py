@@ -40,6 +40,8 @@ class NodeRoles:
         self._current: MemberRole | CoordinatorRole | None = None
         self.scopes: Scopes | None = None
         """While this broker has a lease."""
+        self.keeper: ScopeKeeper | None = None
+        """Of the scopes of groups, while this broker has a lease."""
         self.settled = asyncio.Event()
         """The first role was taken."""
         self.role = Role.STARTING
@@ -88,18 +90,18 @@ class NodeRoles:
         """In all roles, until the lease is lost or the node is to stop."""
         node = self._node
         scopes = self.scopes = Scopes(node.database, lease, lambda: node.registry.seen)
-        keeper = ScopeKeeper(node.own, scopes, clock=node.clock, moves=node.moves)
+        keeper = self.keeper = ScopeKeeper(node.own, scopes, clock=node.clock, moves=node.moves)
         try:
             coordinates = self._campaign.is_wanted and await self._campaign.try_to_take(scopes)
-            while not self._node.stopping.is_set() and not lease.is_lost:
+            while not node.stopping.is_set() and not lease.is_lost:
                 if coordinates:
                     await self._coordinate(scopes, keeper)
                     coordinates = False
                 else:
                     coordinates = await self._be_member(scopes, keeper)
         finally:
-            self._node.registry.is_ready = False
-            self.scopes = None
+            node.registry.is_ready = False
+            self.scopes = self.keeper = None
             await lease.release()
             await scopes.close()
         if lease.failure is not None:

@@ -79,7 +79,8 @@ class ScopeKeeper:
         self._failed: set[str] = set()
         """What has failed, and was logged."""
         self.has_share = asyncio.Event()
-        """This broker serves what the plan gives it, and its heartbeat shows that."""
+        """This broker has tried to take what the plan gives it; it serves what it got, and a heartbeat has
+        shown that."""
 
     @property
     def held(self) -> frozenset[Scope]:
@@ -116,7 +117,9 @@ class ScopeKeeper:
         with self._logged("hand over scopes"):
             await self._hand_over_one(server, plan, view)
         self._moves.held = len(self._held)
-        if planned <= self._loaded and all(_holder(view, each) == self._own.id for each in planned):
+        if planned & self._held <= self._loaded and all(
+            _holder(view, each) == self._own.id for each in self._held
+        ):
             self.has_share.set()
         return any(_holder(view, scope) != broker for scope, broker in plan.groups.items())
 

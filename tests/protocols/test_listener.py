@@ -79,18 +79,23 @@ async def test_whoever_has_shown_nothing_gives_its_descriptor_back(monkeypatch: 
 
 
 class Joining(asyncio.Protocol):
-    """Calls the listener as soon as it has joined it."""
+    """Ends the listener just before it joins it, or just afterwards."""
 
     peer = "a client"
 
-    def __init__(self, listener: Listener, then: Callable[[Listener], None]) -> None:
+    def __init__(self, listener: Listener, end: Callable[[Listener], None], *, before: bool) -> None:
         self._listener = listener
-        self._then = then
+        self._end = end
+        self._before = before
+        if before:
+            asyncio.get_running_loop().call_soon(end, listener)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        assert self._listener.join(self)
-        self._then(self._listener)
+        if not self._listener.join(self):
+            self._transport.abort()
+        elif not self._before:
+            self._end(self._listener)
 
     @property
     def info(self) -> ConnectionInfo:
@@ -116,15 +121,16 @@ ENDS: list[Callable[[Listener], None]] = [
 ]
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["joined", "joins"])
 @pytest.mark.parametrize("end", ENDS, ids=["close", "abort", "move"])
-def test_a_connection_that_has_just_joined_a_listener_that_ends_is_not_forgotten(
-    end: Callable[[Listener], None],
+def test_a_connection_that_joins_a_listener_that_ends_is_not_forgotten(
+    end: Callable[[Listener], None], before: bool
 ) -> None:
     """With the event loop of a served broker: see `Listener._give_up_handshakes`."""
 
     async def talk() -> None:
         gate = Gate(SystemClock(), total=10)
-        listener = Listener("test", lambda joined: Joining(joined, end), gate)
+        listener = Listener("test", lambda joined: Joining(joined, end, before=before), gate)
         where = await listener.start(Address("127.0.0.1", 0))
         reader, writer = await asyncio.open_connection(where.host, where.port)
         assert await asyncio.wait_for(reader.read(), SECONDS) == b""

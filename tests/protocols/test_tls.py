@@ -202,6 +202,26 @@ async def test_a_client_that_leaves_in_the_handshake_is_logged_with_a_reason(
     assert record.getMessage().endswith("failed: the client closed it before the TLS handshake was done")
 
 
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n",
+        b"\x00\x00\x00\x12\x00\x12\x00\x04\x00\x00\x00\x01\x00\x03abc",
+        b"AMQP\x00\x00\x09\x01",
+    ],
+    ids=["http", "kafka", "amqp"],
+)
+async def test_a_client_without_tls_is_logged_as_one(
+    served: Served, first: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection(served.address.host, served.address.port)
+    writer.write(first)
+    async with asyncio.timeout(30):
+        while "the client does not seem to use TLS" not in caplog.text:
+            await asyncio.sleep(0.01)
+    writer.close()
+
+
 async def test_handshakes_that_do_not_end_take_up_places(served: Served) -> None:
     """They count as connections, and those that come later push them out."""
     silent = [await asyncio.open_connection(served.address.host, served.address.port) for _ in range(3)]

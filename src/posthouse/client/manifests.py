@@ -38,7 +38,7 @@ class AbortedTransaction(NamedTuple):
     producer_id: int
     first_offset: int
     last_offset: int
-    """Offset of the marker."""
+    """Offset of the marker, or the last one of the segments that it was told of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +84,11 @@ class _Found:
         """A range that is refused has no objects: the error is that of the fetch which follows."""
         end = answer.next if not answer.error_code else self.wanted.end
         self.wanted = self.wanted._replace(first=max(end, self.wanted.first + 1))
+        # A transaction is told of the segments of its answer alone: compaction may have removed it, and its
+        # marker, from those of the next answer, where it would hide later records of its producer.
         self.aborted |= {
-            AbortedTransaction(each.producer_id, each.first, each.last): None for each in answer.aborted
+            AbortedTransaction(each.producer_id, each.first, min(each.last, end - 1)): None
+            for each in answer.aborted
         }
         self.segments += [
             SegmentObject(

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Protocol, cast, runtime_checkable
@@ -30,6 +31,8 @@ PARTLY_SENT = 2 * _SEND_BUFFER
 """Bytes of a response that may have been sent, but stay in memory until its last byte is sent."""
 _SWEPT_AT_ONCE = 500
 _REST_SECONDS = 0.5
+_NO_TLS = frozenset({"HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
+"""How OpenSSL says that the first bytes of a client are no handshake."""
 _OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -226,6 +229,8 @@ class Listener:
             visitor.close = noop
         if not task.cancelled() and (error := task.exception()) is not None:
             reason = str(error) or repr(error)
+            if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+                reason += "; the client does not seem to use TLS, which this listener needs"
             if not isinstance(error, ConnectionError):  # probes disconnect like that
                 self._gate.offended(visitor)
             elif not str(error):
@@ -352,7 +357,7 @@ class Listener:
         next step, uvloop closes the transport and does not tell the connection, which would stay for ever."""
         for task, visitor in list(self._shaking_hands.items()):
             if not visitor.has_joined:
-                task.cancel()
+                _turn_away(visitor, task)
 
     def _close_sockets(self) -> None:
         for each in self._sockets:

@@ -108,6 +108,8 @@ async def test_nothing_for_a_user_without_permissions(filled: AsyncBroker) -> No
                 refusals = (503,) if "/health/" in route.path else (400, 401, 403, 404)
                 assert answer.status_code in refusals, (route, answer.text)
                 assert not any(word in answer.text for word in ("body", "record", _NAMES["key"]))
+        [vhost] = answered(await ann.get("/api/vhosts"))
+        assert (vhost["messages"], vhost["message_stats"]["publish"]) == (0, 0)
     await _check_unchanged(filled)
 
 

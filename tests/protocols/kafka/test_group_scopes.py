@@ -5,6 +5,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from kio.schema.offset_fetch.v7 import request as fetch_v7
+from kio.schema.offset_fetch.v7.response import OffsetFetchResponse as FetchedV7
+from kio.schema.types import GroupId as KioGroupId
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
 
 from posthouse.app import App
 from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, scope_of_group
@@ -124,6 +129,21 @@ async def test_every_broker_names_the_holder_of_the_scope(
 async def test_a_view_that_is_old_names_no_broker_that_knows_better(brokers: TwoBrokers, wire: Wire) -> None:
     await brokers.member.broker.release_scope(SCOPE)
     assert await _found(wire) == -ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize("by_topic", [True, False])
+async def test_partitions_of_old_versions_have_the_error(
+    brokers: TwoBrokers, there: Wire, by_topic: bool
+) -> None:
+    """aiokafka looks only there."""
+    wanted = fetch_v7.OffsetFetchRequestTopic(name=TopicName("t"), partition_indexes=(i32(0), i32(2)))
+    request = fetch_v7.OffsetFetchRequest(
+        group_id=KioGroupId("g"), topics=(wanted,) if by_topic else None, require_stable=False
+    )
+    answer = await there.ask_kio(request, FetchedV7)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+    found = [(each.partition_index, each.error_code) for topic in answer.topics for each in topic.partitions]
+    assert found == ([(0, ErrorCode.NOT_COORDINATOR), (2, ErrorCode.NOT_COORDINATOR)] if by_topic else [])
 
 
 async def test_a_classic_member_at_the_holder(brokers: TwoBrokers, wire: Wire, there: Wire) -> None:

@@ -164,6 +164,7 @@ def _spark_cluster(stack: ExitStack, made: Network, place: Path) -> str:
         with inside(made.namespace(host)), (place / f"{host}.log").open("w") as log:
             process = subprocess.Popen(
                 [str(program), *arguments],
+                stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 env=environment | {"SPARK_LOCAL_IP": made.address(host)},

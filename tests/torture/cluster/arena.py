@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any, LiteralString
 
 import psycopg
 
@@ -24,6 +25,10 @@ _HOLDER = """
 SELECT broker.name FROM posthouse.scope JOIN posthouse.lease USING (holder)
   JOIN posthouse.broker ON broker.incarnation = holder
 WHERE scope.name = 'coordinator' AND lease.until > clock_timestamp()
+"""
+_OF_OTHERS = """
+SELECT count(*) FROM posthouse.scope
+WHERE holder IS DISTINCT FROM (SELECT incarnation FROM posthouse.broker WHERE name = %s)
 """
 
 
@@ -95,14 +100,24 @@ class ClusterArena(Arena):
             await asyncio.sleep(0.05)
 
     async def _asked_holder(self) -> str | None:
+        row = await self._asked(_HOLDER)
+        return None if row is None or row[0] not in self.nodes else str(row[0])
+
+    async def _asked(self, query: LiteralString, *values: object) -> tuple[Any, ...] | None:
         try:
             async with await psycopg.AsyncConnection.connect(
                 self.database, autocommit=True, connect_timeout=_CONNECT_SECONDS
             ) as connection:
-                row = await (await connection.execute(_HOLDER)).fetchone()
+                return await (await connection.execute(query, values)).fetchone()
         except psycopg.Error:
             return None  # it is away, which may be the fault of this round
-        return None if row is None or row[0] not in self.nodes else str(row[0])
+
+    async def holds_all(self, name: str) -> None:
+        """Wait until this broker holds every scope. Others are named as coordinators until then."""
+        deadline = time.monotonic() + HOLDER_SECONDS
+        while await self._asked(_OF_OTHERS, name) != (0,):
+            assert time.monotonic() < deadline, f"{name} does not take over everything"
+            await asyncio.sleep(0.05)
 
     async def standby(self) -> str:
         holder = await self.holder()
@@ -122,7 +137,7 @@ class ClusterArena(Arena):
         await self.close()
         async with running(recipe) as node:
             self.nodes = {LAST: node}
-            await self.holder()  # a standby that takes over closes the connections of its clients
+            await self.holds_all(LAST)  # a broker that takes over closes the connections of its clients
             await self.workload.finish(node.addresses)
             await node.stop()
 

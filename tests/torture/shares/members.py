@@ -12,7 +12,7 @@ from tests.checker.history import Ack, Deliver, Outcome, Subscribe
 from tests.protocols.kafka.handlers.share_wire import ACCEPT, RELEASE, Got, Member, Said, beat
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import Link, RefusedWith, Topics, check, decode_value
+from tests.torture.stream.links import Link, RefusedWith, Topics, check, decode_value, group_link
 from tests.torture.workloads import RETRY_SECONDS
 
 TOPIC = "jobs"
@@ -49,10 +49,10 @@ class ShareMember:
         self.delivered: list[int] = []
 
     async def live(self, addresses: Addresses) -> None:
-        async with Link(addresses) as wire:
+        async with Link(addresses) as wire, group_link(addresses, GROUP) as coordinator:
             session = self.join(wire)
             while True:
-                await self.work(wire, session)
+                await self.work(coordinator, session)
 
     def join(self, wire: Link) -> Member:
         self._recorder.add(Subscribe(self._process, self._recorder.now(), QUEUE))
@@ -63,10 +63,10 @@ class ShareMember:
         self._fetched = set()
         return Member(wire, self._topics.ids[TOPIC], self._id, GROUP)
 
-    async def work(self, wire: Link, session: Member) -> None:
+    async def work(self, coordinator: Link, session: Member) -> None:
         """Report once, and fetch some times. Begins anew where the broker has forgotten the member."""
         try:
-            await self._beat(wire)
+            await self._beat(coordinator)
             for _ in range(_BEATS_EVERY):
                 if self._assigned:
                     await self._fetch(session)
@@ -82,9 +82,9 @@ class ShareMember:
                 raise
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _beat(self, wire: Link) -> None:
+    async def _beat(self, coordinator: Link) -> None:
         topics = [TOPIC] if self._epoch == _NEW else None
-        answer = await beat(wire, self._id, self._epoch, group=GROUP, subscribed_topic_names=topics)
+        answer = await beat(coordinator, self._id, self._epoch, group=GROUP, subscribed_topic_names=topics)
         check(answer.error_code, "ShareGroupHeartbeat", answer.error_message)
         self._epoch = answer.member_epoch
         if answer.assignment is not None:

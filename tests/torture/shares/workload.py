@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 from tests.checker.history import Drained, Publish, Send
-from tests.protocols.kafka.handlers.share_wire import Member, lag, set_config
+from tests.protocols.kafka.handlers.share_wire import lag, set_config
 from tests.torture.brokers import Addresses
 from tests.torture.recording import PATIENCE, NoProgress, Recorder
 from tests.torture.shares.members import GROUP, QUEUE, TOPIC, ShareMember
-from tests.torture.stream.links import Link, Topics
+from tests.torture.stream.links import Link, Topics, group_link, insisted
 from tests.torture.stream.producers import PlainProducer
 from tests.torture.workloads import Client
 
@@ -45,9 +46,7 @@ class ShareWorkload:
         self._producer.close()
         self._note_publishes()
         last = ShareMember(self._recorder, self._topics, self._random, is_last=True)
-        async with Link(addresses) as wire:
-            session = last.join(wire)
-            await self._drain(wire, session, last)
+        await insisted(partial(self._drain, addresses, last))
         self._recorder.add(Drained(QUEUE, last.delivered))
 
     def _note_publishes(self) -> None:
@@ -60,9 +59,12 @@ class ShareWorkload:
                     Publish(process, send.invoked, send.completed, QUEUE, send.value, send.outcome)
                 )
 
-    async def _drain(self, wire: Link, session: Member, last: ShareMember) -> None:
+    async def _drain(self, addresses: Addresses, last: ShareMember) -> None:
         deadline = time.monotonic() + PATIENCE
-        while any(left for _, left in (await lag(wire, GROUP)).values()):
-            if time.monotonic() > deadline:
-                raise NoProgress(f"the share group is not drained after {PATIENCE:g} s")
-            await last.work(wire, session)
+        async with Link(addresses) as wire, group_link(addresses, GROUP) as coordinator:
+            session = last.join(wire)
+            await last.work(coordinator, session)
+            while any(left for _, left in (await lag(coordinator, GROUP)).values()):
+                if time.monotonic() > deadline:
+                    raise NoProgress(f"the share group is not drained after {PATIENCE:g} s")
+                await last.work(coordinator, session)

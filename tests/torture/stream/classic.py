@@ -54,14 +54,14 @@ class ClassicMember(GroupMember):
 
     async def _beat(self, wire: Wire) -> None:
         if not self._is_member:
-            members = await self._join(wire)
-            await self._take_over(wire, await self._sync(wire, self._shares(members)))
+            members = await self._join()
+            await self._take_over(wire, await self._sync(self._shares(members)))
             self._is_member = True
             return
         request = HeartbeatRequest(group_id=self._group, generation_id=self._epoch, member_id=self._id)
-        check((await wire.ask(request, HeartbeatResponse)).error_code, "Heartbeat")
+        check((await self._coordinator.ask(request, HeartbeatResponse)).error_code, "Heartbeat")
 
-    async def _join(self, wire: Wire) -> list[str]:
+    async def _join(self) -> list[str]:
         """All members, for the leader; others are not told."""
         request = JoinGroupRequest(
             group_id=self._group,
@@ -71,10 +71,10 @@ class ClassicMember(GroupMember):
             protocol_type=_TYPE,
             protocols=[JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")],
         )
-        answer = await wire.ask(request, JoinGroupResponse)
+        answer = await self._coordinator.ask(request, JoinGroupResponse)
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             request.member_id = answer.member_id
-            answer = await wire.ask(request, JoinGroupResponse)
+            answer = await self._coordinator.ask(request, JoinGroupResponse)
         check(answer.error_code, "JoinGroup")
         self._id, self._epoch = answer.member_id, answer.generation_id
         return [each.member_id for each in answer.members]
@@ -84,7 +84,7 @@ class ClassicMember(GroupMember):
         members = self._random.sample(members, len(members))
         return {member: self._topics.all()[number :: len(members)] for number, member in enumerate(members)}
 
-    async def _sync(self, wire: Wire, shares: dict[str, list[Partition]]) -> list[TopicPartitions]:
+    async def _sync(self, shares: dict[str, list[Partition]]) -> list[TopicPartitions]:
         request = SyncGroupRequest(
             group_id=self._group,
             generation_id=self._epoch,
@@ -96,12 +96,12 @@ class ClassicMember(GroupMember):
                 for member, share in shares.items()
             ],
         )
-        answer = await wire.ask(request, SyncGroupResponse)
+        answer = await self._coordinator.ask(request, SyncGroupResponse)
         check(answer.error_code, "SyncGroup")
         return [
             TopicPartitions(topic_id=self._topics.ids[name], partitions=[index])
             for name, index in json.loads(bytes(answer.assignment) or b"[]")
         ]
 
-    async def _committed(self, wire: Wire) -> dict[Partition, int | None]:
-        return await fetch_committed(wire, self._topics, self._group)
+    async def _committed(self) -> dict[Partition, int | None]:
+        return await fetch_committed(self._coordinator, self._topics, self._group)

@@ -1,10 +1,17 @@
 """What clients of the log have in common: connections, topics, batches, and answers."""
 
 import asyncio
-from dataclasses import dataclass
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
+from posthouse.protocols.kafka.codec.generated.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from posthouse.protocols.kafka.codec.generated.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -15,9 +22,20 @@ from posthouse.records.builder import BatchBuilder
 from tests.checker.history import Partition
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
-from tests.torture.workloads import Refused
+from tests.torture.recording import PATIENCE
+from tests.torture.workloads import RETRY_SECONDS, Refused
+
+Found = TypeVar("Found")
 
 _PADDINGS = (0, 0, 20, 200, 200, 2000)
+_MOVES = frozenset(
+    {
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    }
+)
+"""A group is on its way to another broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +77,29 @@ class RefusedWith(Refused):
 def check(code: int, what: str, message: str | None = None) -> None:
     if code:
         raise RefusedWith(what, code, message)
+
+
+@asynccontextmanager
+async def group_link(addresses: Addresses, group: str) -> AsyncIterator[Link]:
+    """To the broker that coordinates the group. The one that the client knows tells which it is."""
+    async with Link(addresses) as wire:
+        request = FindCoordinatorRequest(coordinator_keys=[group])
+        [found] = (await wire.ask(request, FindCoordinatorResponse)).coordinators
+    check(found.error_code, "FindCoordinator", found.error_message)
+    async with Link(replace(addresses, kafka=f"{found.host}:{found.port}")) as wire:
+        yield wire
+
+
+async def insisted(call: Callable[[], Awaitable[Found]]) -> Found:
+    """Again and again while groups are on their way to the only broker that is left."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await call()
+        except RefusedWith as refusal:
+            if refusal.code not in _MOVES or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(RETRY_SECONDS)
 
 
 def encode_value(value: int, random: Random) -> bytes:

@@ -14,7 +14,7 @@ from tests.checker.history import Assign, CommitOffset, CommittedOffset, Outcome
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import Link, RefusedWith, Topics, check
+from tests.torture.stream.links import Link, RefusedWith, Topics, check, group_link
 from tests.torture.stream.offsets import EARLIEST, commit, fetch_committed, offset_of
 from tests.torture.stream.readers import Fetching
 from tests.torture.workloads import RETRY_SECONDS
@@ -41,9 +41,11 @@ class GroupMember:
         self._epoch = _NEW
         self._fetching = Fetching(topics, {}, committed_only=True)
         self._has_to_say_what_it_owns = True
+        self._coordinator: Wire
+        """Of the group."""
 
     async def live(self, addresses: Addresses) -> None:
-        async with Link(addresses) as wire:
+        async with Link(addresses) as wire, group_link(addresses, self._group) as self._coordinator:
             self._has_to_say_what_it_owns = True
             while True:
                 try:
@@ -66,7 +68,7 @@ class GroupMember:
                 return
             await self._poll(wire)
             if self._random.random() < 0.5:
-                await self._commit(wire)
+                await self._commit()
 
     def _leave(self, code: int) -> None:
         self._epoch = _NEW
@@ -83,7 +85,7 @@ class GroupMember:
             request.rebalance_timeout_ms = 5000
             request.subscribed_topic_names = list(self._topics.ids)
             request.topic_partitions = self._owned()
-        answer = await wire.ask(request, ConsumerGroupHeartbeatResponse)
+        answer = await self._coordinator.ask(request, ConsumerGroupHeartbeatResponse)
         check(answer.error_code, "ConsumerGroupHeartbeat", answer.error_message)
         self._epoch = answer.member_epoch
         self._has_to_say_what_it_owns = False
@@ -109,7 +111,7 @@ class GroupMember:
 
     async def _starts(self, wire: Wire, wanted: set[Partition]) -> dict[Partition, int]:
         invoked = self._recorder.now()
-        found = await self._committed(wire)
+        found = await self._committed()
         now = self._recorder.now()
         for partition in wanted:
             self._recorder.add(
@@ -121,8 +123,8 @@ class GroupMember:
             starts[partition] = await offset_of(wire, partition, EARLIEST) if offset is None else offset
         return starts
 
-    async def _committed(self, wire: Wire) -> dict[Partition, int | None]:
-        return await fetch_committed(wire, self._topics, self._group, self._id, self._epoch)
+    async def _committed(self) -> dict[Partition, int | None]:
+        return await fetch_committed(self._coordinator, self._topics, self._group, self._id, self._epoch)
 
     def _be_assigned(self, positions: dict[Partition, int]) -> None:
         self._fetching.positions = positions
@@ -151,12 +153,12 @@ class GroupMember:
             self._be_assigned(self._fetching.positions | overtaken)
         return bool(overtaken)
 
-    async def _commit(self, wire: Wire) -> None:
+    async def _commit(self) -> None:
         offsets = dict(self._fetching.positions)
         invoked = self._recorder.now()
         codes: dict[Partition, int] = {}
         try:
-            codes = await commit(wire, self._topics, self._group, offsets, self._id, self._epoch)
+            codes = await commit(self._coordinator, self._topics, self._group, offsets, self._id, self._epoch)
         finally:
             now = self._recorder.now()
             for partition, offset in offsets.items():

@@ -39,7 +39,7 @@ class Processor(TransactionalProducer):
             values.append(self._recorder.value())
             self._made_of[values[-1]] = offset
         await self._send_values(wire, number, OUTPUT, values)
-        await self._send_offset(wire, number, INPUT, records[-1][1] + 1)
+        await self._send_offset(number, INPUT, records[-1][1] + 1)
         await self._end(wire, number, commit=self._random.random() < 0.8)
 
     def check(self, history: History) -> None:

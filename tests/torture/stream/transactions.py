@@ -20,7 +20,7 @@ from tests.checker.history import CommitOffset, CommittedOffset, End, Outcome, P
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.stream.links import Link, RefusedWith, Topics, build_batch, check, produce
+from tests.torture.stream.links import Link, RefusedWith, Topics, build_batch, check, group_link, produce
 from tests.torture.stream.offsets import fetch_committed
 from tests.torture.workloads import RETRY_SECONDS
 
@@ -42,13 +42,15 @@ class TransactionalProducer:
         self._producer_id = self._epoch = -1
         self._sequences: dict[Partition, int] = {}
         self._progress: dict[Partition, int] = {}
+        self._coordinator: Wire
+        """Of the group whose offsets it commits."""
 
     async def live(self, addresses: Addresses) -> None:
-        async with Link(addresses) as wire:
+        async with Link(addresses) as wire, group_link(addresses, self._group) as self._coordinator:
             while True:
                 try:
                     await self._begin(wire)
-                    await self._learn_progress(wire)
+                    await self._learn_progress()
                     while True:
                         await self._transaction(wire)
                 except RefusedWith as refusal:
@@ -59,9 +61,9 @@ class TransactionalProducer:
 
     async def settle(self, addresses: Addresses) -> None:
         """Abort what may be open, so that everything that is committed can be read."""
-        async with Link(addresses) as wire:
+        async with Link(addresses) as wire, group_link(addresses, self._group) as self._coordinator:
             await self._begin(wire)
-            await self._learn_progress(wire)
+            await self._learn_progress()
 
     async def _begin(self, wire: Wire) -> None:
         request = InitProducerIdRequest(transactional_id=self._name, transaction_timeout_ms=_TIMEOUT_MS)
@@ -76,9 +78,9 @@ class TransactionalProducer:
         self._producer_id, self._epoch = producer_id, epoch
         self._sequences.clear()
 
-    async def _learn_progress(self, wire: Wire) -> None:
+    async def _learn_progress(self) -> None:
         invoked = self._recorder.now()
-        found = await fetch_committed(wire, self._topics, self._group)
+        found = await fetch_committed(self._coordinator, self._topics, self._group)
         now = self._recorder.now()
         for partition, offset in found.items():
             self._recorder.add(CommittedOffset(self._process, invoked, now, self._group, partition, offset))
@@ -89,7 +91,7 @@ class TransactionalProducer:
         for _ in range(self._random.choice((1, 2, 4))):
             await self._send(wire, number)
         if self._random.random() < 0.7:
-            await self._send_offsets(wire, number)
+            await self._send_offsets(number)
         await self._end(wire, number, commit=self._random.random() < 0.8)
 
     async def _send(self, wire: Wire, number: int) -> None:
@@ -122,12 +124,12 @@ class TransactionalProducer:
                     Send(self._process, invoked, now, partition, value, outcome, offset, number)
                 )
 
-    async def _send_offsets(self, wire: Wire, number: int) -> None:
+    async def _send_offsets(self, number: int) -> None:
         """As if it had read a little more of a partition."""
         partition = self._random.choice(self._topics.all())
-        await self._send_offset(wire, number, partition, self._progress.get(partition, 0) + 1)
+        await self._send_offset(number, partition, self._progress.get(partition, 0) + 1)
 
-    async def _send_offset(self, wire: Wire, number: int, partition: Partition, offset: int) -> None:
+    async def _send_offset(self, number: int, partition: Partition, offset: int) -> None:
         name, index = partition
         self._progress[partition] = offset
         place = TxnOffsetCommitRequestPartition(
@@ -142,7 +144,7 @@ class TransactionalProducer:
         )
         invoked, outcome = self._recorder.now(), Outcome.UNKNOWN
         try:
-            answer = await wire.ask(request, TxnOffsetCommitResponse)
+            answer = await self._coordinator.ask(request, TxnOffsetCommitResponse)
             check(answer.topics[0].partitions[0].error_code, "TxnOffsetCommit")
             outcome = Outcome.OK
         finally:
@@ -169,4 +171,4 @@ class TransactionalProducer:
             self._recorder.add(End(self._process, invoked, now, number, commit, outcome))
         self._recorder.moved()
         if not commit:
-            await self._learn_progress(wire)
+            await self._learn_progress()

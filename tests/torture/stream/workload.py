@@ -1,6 +1,7 @@
 """Producers, transactions, readers and a group on a few partitions."""
 
 from collections.abc import Sequence
+from functools import partial
 from random import Random
 
 from tests.checker.history import CommittedOffset, FinalRead, Partition
@@ -8,7 +9,7 @@ from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
 from tests.torture.stream.classic import ClassicMember
-from tests.torture.stream.links import Link, Topics
+from tests.torture.stream.links import Link, Topics, group_link, insisted
 from tests.torture.stream.members import GroupMember
 from tests.torture.stream.offsets import EARLIEST, LATEST, fetch_committed, offset_of
 from tests.torture.stream.processing import OUTPUT, Processor
@@ -80,19 +81,20 @@ class StreamWorkload:
         for producer in self._producers:
             producer.close()
         for transactional in self._transactional:
-            await transactional.settle(addresses)
+            await insisted(partial(transactional.settle, addresses))
+        for group in self._groups:
+            await insisted(partial(self._note_progress, addresses, group))
         async with Link(addresses) as wire:
-            for group in self._groups:
-                await self._note_progress(wire, group)
             for partition in self._topics.all():
                 for committed_only in (False, True):
                     self._recorder.add(await self._read(wire, partition, committed_only=committed_only))
         if self._processor is not None:
             self._processor.check(self._recorder.history)
 
-    async def _note_progress(self, wire: Wire, group: str) -> None:
-        process, invoked = self._recorder.process(), self._recorder.now()
-        found = await fetch_committed(wire, self._topics, group)
+    async def _note_progress(self, addresses: Addresses, group: str) -> None:
+        async with group_link(addresses, group) as coordinator:
+            process, invoked = self._recorder.process(), self._recorder.now()
+            found = await fetch_committed(coordinator, self._topics, group)
         now = self._recorder.now()
         for partition, offset in found.items():
             self._recorder.add(CommittedOffset(process, invoked, now, group, partition, offset))

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Operation
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import DEFAULT_NAMESPACE
 from posthouse.protocols.admin.context import CallContext
@@ -11,18 +11,26 @@ from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import node_name
 from posthouse.protocols.admin.management.requests import namespace_of
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
-from posthouse.protocols.admin.rates import total_of
+from posthouse.protocols.admin.rates import Counts, total_of
 from posthouse.protocols.admin.reachable_namespaces import reachable_namespaces
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.turns import in_turns
 
 FIXED: Final = "virtual hosts are declared by the broker's setting `namespaces`, and not here"
 
 
 async def _view(context: CallContext, namespace: Namespace) -> dict[str, Any]:
-    counts = await total_of(list(namespace.queues.values()))
-    rates = context.rates.of_namespace(namespace.name)
+    """With the messages of the queues that the client may see."""
+    queues, rates = list(namespace.queues.values()), Counts()
+    if context.guard.may(Operation.DESCRIBE, Kind.CLUSTER, CLUSTER):
+        rates = context.rates.of_namespace(namespace.name)
+    else:
+        queues = [
+            each async for each in in_turns(queues) if context.guard.sees(Kind.TOPIC, each.backing.name)
+        ]
+    counts = await total_of(queues)
     return {
         "name": namespace.name,
         "description": "Default virtual host" if namespace.name == DEFAULT_NAMESPACE else "",

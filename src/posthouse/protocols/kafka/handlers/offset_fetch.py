@@ -111,7 +111,21 @@ def _failed(
     """Raises the error in versions that have no field for it."""
     if context.version < _FIRST_WITH_GROUP_ERROR:
         raise error
-    return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code_of(error))
+    return _refused(context, wanted, code_of(error))
+
+
+def _refused(context: Context, wanted: OffsetFetchRequestGroup, code: ErrorCode) -> OffsetFetchResponseGroup:
+    """In versions without groups each partition has the error, too: aiokafka looks only there. If it found no
+    partition it would think that the group has no offsets, and begin where a new group does."""
+    group = OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
+    if context.version < _FIRST_WITH_GROUPS:
+        group.topics = [
+            OffsetFetchResponseTopics(
+                name=topic.name, partitions=[_none(index, code) for index in topic.partition_indexes]
+            )
+            for topic in wanted.topics or ()
+        ]
+    return group
 
 
 def _everything(context: Context, offsets: Readable, group: GroupId) -> list[OffsetFetchRequestTopics]:
@@ -213,19 +227,7 @@ def _old(partition: OffsetFetchResponsePartitions) -> OffsetFetchResponsePartiti
 def _refuse(
     context: Context, request: OffsetFetchRequest, code: ErrorCode, message: str
 ) -> OffsetFetchResponse:
-    groups = []
-    for wanted in _groups(context, request):
-        group = OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=code)
-        if context.version < _FIRST_WITH_GROUP_ERROR:
-            group.topics = [
-                OffsetFetchResponseTopics(
-                    name=topic.name,
-                    partitions=[_none(index, code) for index in topic.partition_indexes],
-                )
-                for topic in wanted.topics or ()
-            ]
-        groups.append(group)
-    return _response(context, groups)
+    return _response(context, [_refused(context, each, code) for each in _groups(context, request)])
 
 
 HANDLER = Handler(key=9, handle=handle, refuse=_refuse)
