@@ -132,10 +132,8 @@ class NodeApp:
         return partial(listener.adopt, origin=origin)
 
     def sweep(self) -> None:
-        """To be called about once a second. Raises what the keeper of scopes has failed with."""
+        """To be called about once a second."""
         self._relay.sweep()
-        if self._keeping is not None and self._keeping.done():
-            self._keeping.result()
 
     def go_on_with(self, moved: list[MovedConnection]) -> None:
         """Serve the connections, which are taken from the list."""

@@ -25,10 +25,11 @@ MOVES: Final = histogram(
     "step",
 )
 RELAYED: Final = counter(
-    "posthouse_relayed_requests_total", "Kafka requests that this member sent to the coordinator."
+    "posthouse_relayed_requests_total",
+    "Requests of clients that this broker sent to another one, which holds the scope.",
 )
 RELAY_FAILURES: Final = counter(
-    "posthouse_relay_failures_total", "Relayed requests that got no response: the coordinator was lost."
+    "posthouse_relay_failures_total", "Relayed requests that got no response: the other broker was lost."
 )
 UNANSWERED: Final = gauge("posthouse_relayed_requests_unanswered", "Relayed requests without a response yet.")
 HINT_LINKS: Final = gauge("posthouse_peer_hint_links", "Brokers that hints are exchanged with.")
