@@ -12,7 +12,7 @@ from bench.cluster.plan import Stage
 from bench.queues.workers import Tally, Worker
 from bench.scale import idle
 from bench.scale.asking import NotDone, connected
-from bench.scale.brokers import Broker
+from bench.scale.brokers import START_LIMIT, Broker
 from bench.scale.figures import Row
 from posthouse.protocols.kafka.codec.generated.list_groups import ListGroupsRequest, ListGroupsResponse
 
@@ -24,6 +24,7 @@ and spread as evenly as those of members allow. *Start* runs from the command to
 brokers were stopped, one after the other; then the groups are counted."""
 _SPARE = 2000
 """Descriptors of a broker beside those of clients."""
+_LOOK_SECONDS = 0.5
 
 
 def many(stage: Stage) -> Iterator[Row]:
@@ -106,11 +107,18 @@ def _started(stage: Stage, place: Place, settings: dict[str, int]) -> Iterator[R
             took = (broker.seconds_to_ready,)
             yield Row(section=section, name=f"broker {name}: start", unit="s", rounds=took, most=MOST_START)
         wait_for_members(brokers, len(NAMES))
-        found = len(_groups(brokers))
-        if found != stage.plan.groups:
-            raise NotDone(f"{found} of {stage.plan.groups} groups are there after a start")
+        _wait_for_groups(stage, brokers)
         for name, broker in zip(NAMES, brokers, strict=True):
             yield _memory(section, f"broker {name}: memory after the start", broker.rss_mib())
+
+
+def _wait_for_groups(stage: Stage, brokers: list[Broker]) -> None:
+    """Until all of them are there: groups that come to another broker at this moment are not listed."""
+    deadline = time.monotonic() + START_LIMIT
+    while (found := len(_groups(brokers))) != stage.plan.groups:
+        if time.monotonic() > deadline:
+            raise NotDone(f"{found} of {stage.plan.groups} groups are there after a start")
+        time.sleep(_LOOK_SECONDS)
 
 
 def _groups(brokers: list[Broker]) -> set[str]:

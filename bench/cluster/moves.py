@@ -1,8 +1,8 @@
-"""How what one broker does for all comes to another broker: ways to make it move, those that are there."""
+"""How what one broker does for all comes to another broker: ways to make it move."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from posthouse.model.scopes import COORDINATOR, Scope, scope_of_group
 
 _LIMIT = 300.0
 _LOOK_SECONDS = 0.02
-_NOT_FOUND = 404
+_SETTLED_SECONDS = 8.0
+_SERVER_ERROR = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Members:
         [name] = [name for name, each in self.brokers.items() if each.kafka == found[group]]
         return name
 
-    def other_than(self, name: str) -> str:
+    def other_than(self, name: str | None) -> str:
         return next(each for each in self.brokers if each != name)
 
     def ask(self, call: Callable[[AdminClient], Any]) -> Any:
@@ -44,49 +45,37 @@ class Members:
         deadline = time.monotonic() + _LIMIT
         while True:
             for each in self.brokers.values():
-                with suppress(ClientError), AdminClient(each.admin) as client:
-                    try:
+                try:
+                    with AdminClient(each.admin) as client:
                         return call(client)
-                    except CallRefused as error:
-                        if error.status < 500:
-                            raise _Refused(error) from None
+                except ClientError as error:
+                    if isinstance(error, CallRefused) and error.status < _SERVER_ERROR:
+                        raise
+                    problem = error
             if time.monotonic() > deadline:
-                raise NotDone("no broker answers operators")
+                raise NotDone(f"no broker answers operators: {problem}")
             time.sleep(_LOOK_SECONDS)
 
-
-class _Refused(Exception):
-    """A call that will not succeed."""
-
-    def __init__(self, error: CallRefused) -> None:
-        super().__init__(str(error))
-        self.status = error.status
+    def scopes(self) -> dict[str, str | None]:
+        """The name of the broker that holds each."""
+        found = self.ask(lambda client: client.get("/v1/cluster"))
+        names = {each["id"]: each["name"] for each in found["brokers"]}
+        return {each["name"]: names.get(each["holder"]) for each in found["scopes"]}
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    name: str
-    run: Callable[[Members], None]
-    """Returns when it is done, as far as an operator can see that."""
-    scope: Scope | None = None
-    """It must be held, and operators must be able to move it; None: the move is always there."""
-
-    def is_there(self, members: Members) -> bool:
-        if self.scope is None:
-            return True
-        try:
-            return _holder(members, self.scope) is not None
-        except _Refused as error:
-            if error.status == _NOT_FOUND:
-                return False
-            raise
-
-
-_GROUP_SCOPE = scope_of_group(group_names()[0])
+def wait_until_settled(members: Members) -> None:
+    """Until no scope has moved for a while: brokers that have just started get their share one by one."""
+    before: dict[str, str | None] = {}
+    settled_at = math.inf
+    while time.monotonic() < settled_at:
+        found = members.scopes()
+        if found != before:
+            before, settled_at = found, time.monotonic() + _SETTLED_SECONDS
+        time.sleep(_LOOK_SECONDS)
 
 
 def move_group_scope(members: Members) -> None:
-    _move(members, _GROUP_SCOPE)
+    _move(members, scope_of_group(group_names()[0]))
 
 
 def move_coordinator(members: Members) -> None:
@@ -94,15 +83,15 @@ def move_coordinator(members: Members) -> None:
 
 
 def _move(members: Members, scope: Scope) -> None:
-    to = members.other_than(_holder(members, scope) or "")
+    to = members.other_than(members.scopes()[str(scope)])
     members.ask(lambda client: client.post(f"/v1/cluster/scopes/{part(str(scope))}/move", {"broker": to}))
-    _until(lambda: _holder(members, scope) == to, f"{scope} does not move")
+    _until(lambda: members.scopes()[str(scope)] == to, f"{scope} does not move")
 
 
 def drain(members: Members) -> None:
     name = members.coordinating(group_names()[0])
     members.ask(lambda client: client.post(f"/v1/cluster/brokers/{part(name)}/drain"))
-    _until(lambda: _scopes_of(members, name) == 0, f"{name} is not drained")
+    _until(lambda: name not in members.scopes().values(), f"{name} is not drained")
 
 
 def stop(members: Members) -> None:
@@ -113,17 +102,6 @@ def kill(members: Members) -> None:
     members.brokers.pop(members.coordinating(group_names()[0])).kill()
 
 
-def _holder(members: Members, scope: Scope) -> str | None:
-    found = members.ask(lambda client: client.get("/v1/cluster"))
-    names = {each["id"]: each["name"] for each in found["brokers"]}
-    return next((names.get(each["holder"]) for each in found["scopes"] if each["name"] == str(scope)), None)
-
-
-def _scopes_of(members: Members, broker: str) -> int:
-    found = members.ask(lambda client: client.get("/v1/cluster"))
-    return sum(int(each["scopes"]) for each in found["brokers"] if each["name"] == broker)
-
-
 def _until(is_so: Callable[[], bool], problem: str) -> None:
     deadline = time.monotonic() + _LIMIT
     while not is_so():
@@ -132,13 +110,20 @@ def _until(is_so: Callable[[], bool], problem: str) -> None:
         time.sleep(_LOOK_SECONDS)
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    name: str
+    run: Callable[[Members], None]
+    """Returns when it is done, as far as an operator can see that."""
+
+
 SEQUENCES: Sequence[Sequence[Move]] = (
     (
-        Move("cluster move of a scope of groups", move_group_scope, _GROUP_SCOPE),
-        Move("cluster move of the coordinator", move_coordinator, COORDINATOR),
+        Move("cluster move of a scope of groups", move_group_scope),
+        Move("cluster move of the coordinator", move_coordinator),
         Move("stop of the coordinator of a group", stop),
         Move("kill -9 of the coordinator of a group", kill),
     ),
-    (Move("cluster drain", drain, COORDINATOR),),
+    (Move("cluster drain", drain),),
 )
 """Each on a cluster of its own, one after the other: some take a broker away."""

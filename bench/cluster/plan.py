@@ -8,7 +8,7 @@ from bench.queues.display import Display
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    seconds: float = 4.0
+    seconds: float = 3.0
     """Of each measurement of a load."""
     rounds: int = 3
     partitions: int = 100_000

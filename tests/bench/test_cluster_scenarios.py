@@ -118,10 +118,12 @@ def test_a_killed_coordinator_is_replaced(stage: Stage, monkeypatch: pytest.Monk
 
 def test_clients_while_brokers_change(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moving, "_SETTLED_SECONDS", 0.2)
+    monkeypatch.setattr(moves, "_SETTLED_SECONDS", 0.2)
     first = [each for each in moves.SEQUENCES[0] if each.run is not moves.kill]
     monkeypatch.setattr(moving, "SEQUENCES", [first])
     rows = list(moving.moving(stage))
     found = sections(rows)
+    assert len(found) == 4
     assert found[0] == "Nothing moves"
     assert found[-1] == "While a broker changes: stop of the coordinator of a group"
     for section in found[1:]:
