@@ -23,7 +23,7 @@ from tests.checker.history import Partition
 from tests.protocols.kafka.wire import Wire
 from tests.torture.brokers import Addresses
 from tests.torture.recording import PATIENCE
-from tests.torture.workloads import RETRY_SECONDS, Refused
+from tests.torture.workloads import LOST, RETRY_SECONDS, Refused
 
 Found = TypeVar("Found")
 
@@ -91,13 +91,17 @@ async def group_link(addresses: Addresses, group: str) -> AsyncIterator[Link]:
 
 
 async def insisted(call: Callable[[], Awaitable[Found]]) -> Found:
-    """Again and again while groups are on their way to the only broker that is left."""
+    """Again and again while groups are on their way to the only broker that is left. Until its next heartbeat
+    that one may still name a broker that is gone."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return await call()
         except RefusedWith as refusal:
             if refusal.code not in _MOVES or time.monotonic() > deadline:
+                raise
+        except LOST:
+            if time.monotonic() > deadline:
                 raise
         await asyncio.sleep(RETRY_SECONDS)
 
