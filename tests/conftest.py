@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from tests.long import skip_long
 from tests.postgres import PostgresServer, migrated_server
 from tests.stored import IS_SHARED, shared_places
 from tests.surroundings import isolate
@@ -41,6 +42,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.distribution import LongestFirst  # needs pytest-xdist
 
     return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_long(items)
 
 
 @pytest.fixture

@@ -114,7 +114,10 @@ def filled() -> Iterator[Filled]:
     ):
         found = Filled(broker, http)
         found.do(_fill(broker.broker.app.broker))
+        gc.collect()
+        gc.freeze()  # a collection before each call would take most of the time
         yield found
+        gc.unfreeze()
 
 
 async def _fill(broker: Broker) -> None:
