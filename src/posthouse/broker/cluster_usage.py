@@ -37,7 +37,7 @@ class ClusterUsage:
 
     def __init__(self, secret: bytes, clock: Clock, others: Callable[[], Collection[UUID]]) -> None:
         """`others` are the incarnations of the other live brokers."""
-        self._secret = secret
+        self._hash = hashlib.blake2b(digest_size=KEY_BYTES, key=secret[:64])
         self._clock = clock
         self._others = others
         self._reports: dict[UUID, _Report] = {}
@@ -93,10 +93,9 @@ class ClusterUsage:
         return report
 
     def _key(self, kind: Limited, name: str) -> bytes:
-        words = name.encode(errors="surrogatepass")
-        return hashlib.blake2b(
-            words, digest_size=KEY_BYTES, key=self._secret[:64], person=bytes([kind])
-        ).digest()
+        made = self._hash.copy()
+        made.update(bytes([kind]) + name.encode(errors="surrogatepass"))
+        return made.digest()
 
 
 def _used_part(use: Use) -> float:

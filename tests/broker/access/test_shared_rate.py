@@ -82,7 +82,9 @@ class Brokers:
                 self._waits_until[number] = now + rate.take(amount, now)
             # Brokers report at different moments.
             if self._steps % REPORT_STEPS == number % REPORT_STEPS:
-                report = self._usages[number].report([rate.use(now)])
+                usage = self._usages[number]
+                use = rate.use(now, usage.least_told)
+                report = usage.report([] if use is None else [use])
                 for other in self._usages:
                     other.told(self._ids[number], report)
         self._steps += 1

@@ -166,10 +166,8 @@ class Quotas:
         """What clients of this broker use of byte rates, if it is at least that part of a rate."""
         now = self._clock.monotonic()
         for bucket in self._buckets.values():
-            if isinstance(bucket, SharedRate):
-                use = bucket.use(now)
-                if use.wants_more or use.amount >= use.limit * least:
-                    yield use
+            if isinstance(bucket, SharedRate) and (use := bucket.use(now, least)) is not None:
+                yield use
 
     def waited(self, seconds: float) -> None:
         """A connection was throttled once, for that long: less than its debt if it was closed meanwhile."""

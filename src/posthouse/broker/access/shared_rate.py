@@ -57,15 +57,23 @@ class SharedRate:
             self._wants_more_until = now + delay + _SOON_SECONDS
         return delay
 
-    def use(self, now: float) -> Use:
-        """What clients of this broker take: an average, because batches come in bursts."""
+    def use(self, now: float, least: float) -> Use | None:
+        """What clients of this broker take: an average, because batches come in bursts. None if they take
+        less than that part of the rate, and none of them waits."""
+        if not self._taken and not self._average and now >= self._wants_more_until:
+            self._measured_at = now
+            return None
         seconds = now - self._measured_at
         if seconds >= _LEAST_MEASURED_SECONDS:
             weight = min(1.0, seconds / _AVERAGED_SECONDS)
-            self._average += (self._taken / seconds - self._average) * weight
+            average = self._average + (self._taken / seconds - self._average) * weight
+            self._average = average if average >= 1 else 0.0
             self._taken = 0.0
             self._measured_at = now
-        return Use(self._kind, self._name, self._average, self._rate, now < self._wants_more_until)
+        wants_more = now < self._wants_more_until
+        if not wants_more and self._average < self._rate * least:
+            return None
+        return Use(self._kind, self._name, self._average, self._rate, wants_more)
 
     def _share(self) -> float:
         return fair_share(self._rate, self._cluster.needs(self._kind, self._name))
