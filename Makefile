@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute rabbitmqadmin test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -148,12 +148,15 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
 
+test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
+	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
+
 test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, and Java clients of two brokers; fetches 100 MB the first time
 	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/cluster/test_survival.py
 
 SPARK_TESTS :=
 test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark
-	$(BIN)/python -m tests.spark $(SPARK_TESTS)
+	POSTHOUSE_LONG=1 $(BIN)/python -m tests.spark $(SPARK_TESTS)
 
 explore: ROUNDS ?= 20
 explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS times (20)
@@ -185,7 +188,7 @@ torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on Pos
 KILLS ?= 25
 torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
 	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
-	POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once tests/spark/test_cluster.py
+	POSTHOUSE_LONG=1 POSTHOUSE_KILLS=$(KILLS) POSTHOUSE_SEED=$(SEED) $(BIN)/pytest -s tests/spark/exactly_once tests/spark/test_cluster.py
 
 SEEDS ?= 2000
 JOBS ?= 2

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from posthouse.settings import Settings
+from tests.long import skip_long
 from tests.postgres import PostgresServer, migrated_server
 from tests.stored import IS_SHARED, shared_places
 from tests.surroundings import isolate
@@ -54,6 +55,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.distribution import LongestFirst  # needs pytest-xdist
 
     return LongestFirst(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    skip_long(items)
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ _KEPT = frozenset(
         "POSTHOUSE_FRAMEWORKS",
         "POSTHOUSE_JAVA",
         "POSTHOUSE_KILLS",
+        "POSTHOUSE_LONG",
         "POSTHOUSE_PURE",
         "POSTHOUSE_QUEUE_KILLS",
         "POSTHOUSE_SEED",

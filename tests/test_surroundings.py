@@ -105,6 +105,7 @@ def taken_ports() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("spark-cluster")
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("taken_ports")

@@ -91,6 +91,7 @@ def test_without_a_broker_spark_is_not_even_started(tmp_path: Path) -> None:
         assert one_sentence(inside(*arguments), 1).startswith(f"no broker answers at {address};")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_a_pipeline_on_a_cluster_stops_cleanly_on_a_signal(tmp_path: Path) -> None:
     """Executors in processes of their own; Ctrl-C lets the batch end, and everything read is in the table."""

@@ -37,7 +37,7 @@ def store(tmp_path: Path) -> str:
 def brokers(url: str, store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ThreadBroker]]:
     """A coordinator and a member, which have to be logged in to."""
     monkeypatch.setattr(DirectoryObjectStore, "sign", property(lambda store: sign))
-    place: dict[str, Any] = {"database": url, "objects": store, "retention_check_seconds": 86_400}
+    place: dict[str, Any] = {"database": url, "objects": store}
     login: dict[str, Any] = {"authentication": Authentication.REQUIRED, "superusers": ("root",)}
     with ExitStack() as stack:
         yield [

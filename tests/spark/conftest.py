@@ -45,8 +45,7 @@ def untuned() -> None:
 
 @pytest.fixture
 def broker() -> Iterator[ThreadBroker]:
-    # Many records here are of long ago, and a busy machine takes its time: none may be deleted meanwhile.
-    with running_broker(retention_check_seconds=86_400) as running:
+    with running_broker() as running:
         yield running
 
 

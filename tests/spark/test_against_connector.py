@@ -11,7 +11,7 @@ from posthouse.client import Client
 from posthouse.testing import ThreadBroker
 from tests.surroundings import HOME
 
-pytestmark = pytest.mark.xdist_group("spark-cluster")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark-cluster")]
 
 PROGRAM = Path(__file__).with_name("connector_program.py")
 # The newest that has all its parts on Maven Central; it runs on later Sparks too.

@@ -1,6 +1,7 @@
 """Sessions that are not ours: nothing may rest on the settings of posthouse.spark.session.
 
-A few tests on each; `make test-spark-versions` runs all of them, on the oldest and on the newest PySpark.
+A few tests on each, in `make test-long`; `make test-spark-versions` runs all of them, on the oldest and the
+newest PySpark.
 """
 
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from tests.spark.runs import SUBMIT, run_tests
 
-pytestmark = pytest.mark.xdist_group("spark-cluster")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark-cluster")]
 
 PAGES = "tests/spark/test_spark_pages.py"
 ON_PLAIN = (

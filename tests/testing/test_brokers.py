@@ -55,6 +55,12 @@ def test_settings() -> None:
         assert len(producer.list_topics("t", 30).topics["t"].partitions) == 9
 
 
+def test_records_with_times_long_ago_are_not_deleted_during_a_test_unless_it_asks_for_it() -> None:
+    longest_test_seconds = 3600
+    assert AsyncBroker().settings.retention_check_seconds > longest_test_seconds
+    assert AsyncBroker(retention_check_seconds=0.5).settings.retention_check_seconds == 0.5
+
+
 def test_start_and_stop_by_hand() -> None:
     broker = ThreadBroker()
     broker.start()

@@ -10,15 +10,17 @@ import pytest
 from tests.postgres import need_postgres
 
 
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(os.environ.get("POSTHOUSE_CLUSTER") != "1", reason="in make test-cluster only")
-def test_it_shows_that_nothing_is_lost() -> None:
+@pytest.mark.parametrize("objects", [[], ["--objects", "moto"]], ids=["first", "moto"])
+def test_it_shows_that_nothing_is_lost(objects: list[str]) -> None:
     need_postgres()
     done = subprocess.run(
-        [sys.executable, "-m", "tools.cluster", "--once"],
+        [sys.executable, "-m", "tools.cluster", "--once", *objects],
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

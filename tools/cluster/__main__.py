@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tools.cluster.brokers import BrokerProcess
-from tools.cluster.services import Missing, object_store, postgres
+from tools.cluster.object_stores import STORES, object_store
+from tools.cluster.services import Missing, postgres
 from tools.cluster.traffic import PER_SECOND, TOPIC, Traffic
 
 _SECONDS_BEFORE = 5.0
@@ -25,21 +26,22 @@ def say(text: str) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make cluster", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end after the demonstration")
-    once = parser.parse_args().once
+    parser.add_argument("--objects", choices=STORES, help="not the first that can be had")
+    arguments = parser.parse_args()
     try:
         with ExitStack() as running:
-            return _run(running, once)
+            return _run(running, arguments.once, arguments.objects)
     except Missing as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _run(running: ExitStack, once: bool) -> int:
+def _run(running: ExitStack, once: bool, store: str | None) -> int:
     place = Path(running.enter_context(tempfile.TemporaryDirectory(prefix="posthouse-cluster-")))
     place.chmod(0o755)  # PostgreSQL runs as a user of its own
     database = running.enter_context(postgres(place))
     say(f"PostgreSQL: {database}")
-    objects = running.enter_context(object_store(place))
+    objects = running.enter_context(object_store(place, store))
     say(objects.description)
     one, two = (BrokerProcess(name, place, database, objects) for name in ("one", "two"))
     for broker in (one, two):

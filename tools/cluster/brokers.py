@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tools.cluster.services import Objects, free_port
+from tools.cluster.object_stores import Objects
+from tools.cluster.services import free_port
 
 POSTHOUSE = [sys.executable, "-m", "posthouse.cli.main"]
 

@@ -1,4 +1,4 @@
-"""What a cluster stands on: a PostgreSQL server from the system's packages, and an S3 server, on loopback."""
+"""Servers on loopback: PostgreSQL from the system's packages, and how others are waited for."""
 
 import os
 import shutil
@@ -6,32 +6,18 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg
 
-BUILD = Path(__file__).parents[2] / "build"
-_VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@latest"
 _SERVER_USER = "postgres"
 _START_SECONDS = 60
-_INSTALL_SECONDS = 600
-_BUCKET = "posthouse"
-_ACCESS_KEY, _SECRET_KEY = "posthouse", "posthouse-secret"
 
 
 class Missing(Exception):
     """Something has to be installed first."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Objects:
-    url: str
-    environment: Mapping[str, str] = field(default_factory=dict)
-    """Credentials."""
-    description: str
 
 
 def free_port() -> int:
@@ -61,7 +47,9 @@ def postgres(place: Path) -> Iterator[str]:
         )
     try:
         url = f"postgresql://{_SERVER_USER}@127.0.0.1:{port}/postgres"
-        _wait(process, place / "postgres.log", lambda: psycopg.connect(url, connect_timeout=5).close())
+        wait_until_served(
+            process, place / "postgres.log", lambda: psycopg.connect(url, connect_timeout=5).close()
+        )
         yield url
     finally:
         process.send_signal(signal.SIGINT)  # at once, but cleanly
@@ -78,62 +66,7 @@ def _postgres_programs() -> Path:
     return Path(program).resolve().parent
 
 
-@contextmanager
-def object_store(place: Path) -> Iterator[Objects]:
-    """A real S3 server where there is one or Go can build it; otherwise a directory."""
-    program = _versitygw()
-    if program is None:
-        directory = place / "objects"
-        yield Objects(
-            url=f"file://{directory}",
-            description=f"objects in the directory {directory}: there is no S3 server (versitygw), and no Go "
-            "to build it",
-        )
-        return
-    port = free_port()
-    buckets, metadata = place / "buckets", place / "metadata"
-    (buckets / _BUCKET).mkdir(parents=True)
-    metadata.mkdir()
-    command: list[str | Path] = [
-        *(program, "--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet"),
-        *("posix", "--sidecar", metadata, buckets),
-    ]
-    keys = {"ROOT_ACCESS_KEY_ID": _ACCESS_KEY, "ROOT_SECRET_ACCESS_KEY": _SECRET_KEY}
-    with (place / "s3.log").open("wb") as log:
-        process = subprocess.Popen(
-            command, env=os.environ | keys, stdout=log, stderr=log, start_new_session=True
-        )
-    try:
-        _wait(process, place / "s3.log", lambda: socket.create_connection(("127.0.0.1", port), 5).close())
-        yield Objects(
-            url=f"s3://{_BUCKET}/demo?endpoint=http://127.0.0.1:{port}&region=us-east-1&path_style=true",
-            environment={"AWS_ACCESS_KEY_ID": _ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": _SECRET_KEY},
-            description=f"an S3 server (versitygw) on 127.0.0.1:{port}, bucket {_BUCKET}",
-        )
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def _versitygw() -> Path | None:
-    found = shutil.which("versitygw", path=f"{BUILD}{os.pathsep}{os.environ.get('PATH', '')}")
-    if found is not None:
-        return Path(found)
-    go = shutil.which("go")
-    if go is None:
-        return None
-    print(f"building an S3 server once: go install {_VERSITYGW}", flush=True)
-    BUILD.mkdir(exist_ok=True)
-    environment = os.environ | {"GOBIN": str(BUILD)}
-    try:
-        subprocess.run([go, "install", _VERSITYGW], env=environment, check=True, timeout=_INSTALL_SECONDS)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        print(f"it could not be built ({error})", flush=True)
-        return None
-    return BUILD / "versitygw"
-
-
-def _wait(process: "subprocess.Popen[bytes]", log: Path, connect: Callable[[], None]) -> None:
+def wait_until_served(process: "subprocess.Popen[bytes]", log: Path, connect: Callable[[], None]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while True:
         if process.poll() is not None:

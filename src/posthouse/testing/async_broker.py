@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from posthouse.node import Node
 
 _ANY_PORT = Address("127.0.0.1", 0)
+_RETENTION_CHECK_SECONDS = 86_400.0
+"""Tests write records with fixed times, long ago. They must not be gone when a test reads them."""
 
 
 class AsyncBroker(ListenerAddresses):
@@ -31,9 +33,10 @@ class AsyncBroker(ListenerAddresses):
     as for `posthouse serve`) a storage that brokers share. It writes an audit log only into `data`. With
     `users` (name to password) clients have to log in, and the first user is the superuser. With
     `tls_certificate` and `tls_key` there are `broker.kafka_tls` and `broker.amqp_tls` as well. Other
-    arguments are settings, as in `posthouse.settings.Settings`. `front_ends` are the served protocols;
-    protocols that are not part of Posthouse declare their listeners in a subclass of `Settings`,
-    `settings_class`.
+    arguments are settings, as in `posthouse.settings.Settings`. Retention and compaction run once a day, so
+    that records with times in the past stay; set `retention_check_seconds` to test them. `front_ends` are the
+    served protocols; protocols that are not part of Posthouse declare their listeners in a subclass of
+    `Settings`, `settings_class`.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class AsyncBroker(ListenerAddresses):
     ) -> None:
         for name in listener_names(settings_class, with_tls=settings.get("tls_certificate") is not None):
             settings.setdefault(name, _ANY_PORT)
+        settings.setdefault("retention_check_seconds", _RETENTION_CHECK_SECONDS)
         self._front_ends = front_ends
         self._users = dict(users or {})
         if self._users:

@@ -55,7 +55,7 @@ def _config(**more: Any) -> schemathesis.Config:
         {
             "seed": _SEED,
             "request-timeout": 60,
-            "generation": {"max-examples": 6, "database": "none"},
+            "generation": {"max-examples": 3, "database": "none"},
             "phases": {"stateful": {"enabled": False}},
             "checks": {
                 # Some rules have no form in JSON Schema: what topic settings there are, what is base64,
@@ -120,7 +120,7 @@ def test_schemathesis_finds_nothing(broker: ThreadBroker) -> None:
 
 
 def test_schemathesis_finds_nothing_where_names_exist(broker: ThreadBroker) -> None:
-    config = _config(generation={"mode": "positive", "max-examples": 10, "database": "none"})
+    config = _config(generation={"mode": "positive", "max-examples": 4, "database": "none"})
     assert "\n".join(_failures(broker, config, only_known_names=True)) == ""
 
 

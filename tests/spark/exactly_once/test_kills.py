@@ -1,7 +1,7 @@
 """Topic to topic through Spark, with kill -9 of everybody: every order comes out once.
 
-`make test` kills an executor, a Python worker and the broker in one round; `make torture-spark` kills one
-after the other, the driver and the archiver too, twenty times and more (POSTHOUSE_KILLS).
+`make test-long` kills an executor, a Python worker and the broker in one round; `make torture-spark` kills
+one after the other, the driver and the archiver too, twenty times and more (POSTHOUSE_KILLS).
 """
 
 import os
@@ -19,12 +19,12 @@ from posthouse.spark.schema import arrow_schema, source_schema
 from tests.spark.exactly_once.outcome import check_passed, check_totals
 from tests.spark.exactly_once.victims import Archiver, Broker, Driver, send_kill
 
-pytestmark = pytest.mark.xdist_group("spark-cluster")
+pytestmark = [pytest.mark.long, pytest.mark.xdist_group("spark-cluster")]
 
 SEED = int(os.environ.get("POSTHOUSE_SEED", "1"))
 VICTIMS = ("driver", "executor", "broker", "worker", "archiver")
-# A round lasts most of a minute, until everything works again; so in `make test` there is one, in which some
-# die at the same time. What follows the death of a driver is in test_sink, of an archiver in
+# A round lasts most of a minute, until everything works again; so in `make test-long` there is one, in which
+# some die at the same time. What follows the death of a driver is in test_sink, of an archiver in
 # archive/test_cli_archive.
 SHORT = (("executor", "worker", "broker"),)
 KILLS = int(os.environ.get("POSTHOUSE_KILLS", "0"))

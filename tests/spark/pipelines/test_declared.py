@@ -113,6 +113,7 @@ own_server = pytest.mark.skipif(
     ".zip" in pyspark.__file__,
     reason="spark-submit imports PySpark from an archive without its programs",
 )
+@pytest.mark.long
 @pytest.mark.timeout(240)
 def test_spark_runs_it(project: Path, filled: str) -> None:
     run_declared(find_program(project), bootstrap=filled, master="local[2]")

@@ -40,7 +40,7 @@ def database(postgres: PostgresServer) -> Iterator[str]:
 def cluster(database: str, objects: ObjectServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     monkeypatch.setattr(DirectoryObjectStore, "sign", property(lambda store: objects.sign))
     store = f"file://{objects.directory}"
-    with running_broker(retention_check_seconds=86_400, database=database, objects=store) as broker:
+    with running_broker(database=database, objects=store) as broker:
         yield Cluster(broker, database, objects)
 
 

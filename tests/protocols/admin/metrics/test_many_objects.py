@@ -16,11 +16,12 @@ from tests.broker.queues.lazy_rig import get
 from tests.broker.queues.rig import Rig
 from tests.protocols.admin.metrics.scraping import parsed, scrape
 from tests.protocols.admin.turn_times import MOST_SECONDS, shortest_of_longest_turns
+from tests.yardstick import slowness
 
 _WHOLE_SECONDS = 0.1
-"""Processor time of a whole scrape."""
+"""Processor time of a whole scrape, as on a quiet machine."""
 _FULL_SECONDS = 0.13
-"""The same with messages in every queue: 95 ms, and a third more while the machine is busy."""
+"""The same with messages in every queue: 95 ms, and a third more for caches that others fill."""
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ async def test_a_scrape_of_very_many_objects_does_not_block_the_event_loop(crowd
     for _ in range(4):
         before = time.thread_time()
         await asyncio.to_thread(scraped, crowded)
-        whole.append(time.thread_time() - before)
+        whole.append((time.thread_time() - before) / slowness())
     longest, text = await shortest_of_longest_turns(lambda: asyncio.to_thread(scraped, crowded))
     print(f"{min(whole) * 1000:.1f} ms, of which the event loop was blocked for {longest * 1000:.1f} ms")
     assert longest < MOST_SECONDS
@@ -71,7 +72,7 @@ async def test_a_scrape_of_very_many_queues_that_hold_messages() -> None:
         for _ in range(10):
             before = time.thread_time()
             await asyncio.to_thread(scraped, broker)
-            whole.append(time.thread_time() - before)
+            whole.append((time.thread_time() - before) / slowness())
         gc.unfreeze()
         print(f"{min(whole) * 1000:.1f} ms")
         assert min(whole) < _FULL_SECONDS
