@@ -8,11 +8,13 @@ import os
 import signal
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from posthouse.settings import Settings
 from tests.long import skip_long
 from tests.postgres import PostgresServer, migrated_server
 from tests.stored import IS_SHARED, shared_places
@@ -32,6 +34,17 @@ settings.register_profile("new", derandomize=False, deadline=None, print_blob=Tr
 settings.load_profile("same")
 
 _numbers = itertools.count()
+_data = Path.cwd() / Settings().data
+_had_data = _data.exists()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Brokers of tests write into directories of their own, and leave nothing where the tests are run."""
+    global _had_data
+    if not _had_data and _data.exists():
+        _had_data = True  # named once, for the first test that ends afterwards
+        raise AssertionError(f"{item.nodeid}, or a test beside it, has made {_data}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -36,8 +36,7 @@ def test_a_warning_names_both_numbers(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("posthouse.app.allowed_descriptors", lambda: 1024)
-    settings = on_any_port(memory=True, max_connections_per_address=5000)
-    app = App(settings)
-    assert app.settings.max_connections == app.settings.max_connections_per_address == 720
+    app = App(on_any_port(memory=True))
+    assert app.settings.max_connections == 720
     assert "max_connections is 10000" in caplog.text
     assert "1024 open files: 720 clients" in caplog.text

@@ -4,18 +4,20 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
-from posthouse.broker.access.quotas import alone
 from posthouse.broker.broker import Broker
+from posthouse.broker.cluster_usage import NO_OTHERS
 from posthouse.descriptors import RESERVE, allowed_descriptors, share_out
 from posthouse.listener_settings import Address
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.usage import Use
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
@@ -81,12 +83,14 @@ class App:
         settings = _affordable(loaded.settings, relays=relay is not None)
         clock = clock or SystemClock()
         self.settings = settings
+        cluster = NO_OTHERS if membership is None else membership.usage
         self._gate = Gate(
             clock,
             total=settings.max_connections,
             per_address=settings.max_connections_per_address,
             seconds_to_prove=seconds_to_prove,
             seconds_to_wait=settings.offender_wait_seconds,
+            cluster=cluster,
         )
         self._certificates = Certificates.of(settings)
         self._tracing = tracing_of_environment() if settings.tracing else None
@@ -99,7 +103,7 @@ class App:
             predeclared_exchanges=PREDECLARED,
             limit_connections=self._gate.limit,
             tracer=self._tracing,
-            live_brokers=alone if membership is None else lambda: len(membership.brokers()),
+            cluster=cluster,
         )
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
@@ -167,6 +171,11 @@ class App:
         for each in self._served:
             each.listener.sweep()
         self._sweeping = asyncio.get_running_loop().call_later(_SWEEP_SECONDS, self._sweep)
+
+    def uses(self, least: float) -> Iterator[Use]:
+        """What clients use of limits that hold over all brokers, if it is at least that part of a limit."""
+        access = self.broker.access
+        return chain(self._gate.uses(least), access.sessions.uses(least), access.quotas.uses(least))
 
     def reload_certificates(self) -> None:
         """Reload changed certificates at once, instead of at the next check."""
@@ -320,7 +329,6 @@ def _affordable(settings: Settings, *, relays: bool) -> Settings:
     return replace(
         settings,
         max_connections=shared.connections,
-        max_connections_per_address=min(settings.max_connections_per_address, shared.connections),
         open_files=shared.files,
     )
 

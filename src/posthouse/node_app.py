@@ -4,8 +4,10 @@ import asyncio
 import socket
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
 from posthouse.app import App
+from posthouse.broker.cluster_usage import ClusterUsage
 from posthouse.cluster.forwarding import ForwardedConnection
 from posthouse.cluster.hints import HintPeer, Hints
 from posthouse.cluster.member_front_ends import member_front_ends
@@ -75,6 +77,7 @@ class NodeApp:
         traffic = PeerTraffic()
         self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
         storage = node.storages.make(lease, coordinates=coordinates)
+        usage = ClusterUsage(node.secret, node.clock, self._others)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
         self.app = App(
             node.loaded,
@@ -88,6 +91,7 @@ class NodeApp:
                 member=MemberStanding(self._is_cut_off),
                 control=DatabaseControl(node.database),
                 moves=node.moves,
+                usage=usage,
             ),
             relay=self._relay,
             peer_traffic=traffic,
@@ -98,6 +102,8 @@ class NodeApp:
             node.secret,
             lambda: [_peer(each) for each in node.registry.view.brokers if PEER in each.addresses],
             storage.hinted,
+            report=lambda: usage.report(self.app.uses(usage.least_told)),
+            told=usage.told,
             clock=node.clock,
             traffic=traffic,
         )
@@ -105,6 +111,11 @@ class NodeApp:
 
     def _is_cut_off(self) -> bool:
         return not self._lease.is_valid or self._node.registry.seconds_since_heard() > CUT_OFF_SECONDS
+
+    def _others(self) -> list[UUID]:
+        """The incarnations of the other live brokers."""
+        own = self._node.own.id
+        return [each.incarnation for each in self._node.registry.view.brokers if each.id != own]
 
     async def start(self) -> None:
         await self.app.start(self._node.place.copies())

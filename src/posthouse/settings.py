@@ -239,13 +239,16 @@ class Settings:
     max_connections: int = _setting(
         10_000,
         int,
-        "Most connections at a time; lowered at the start if the limit of open files is too small.",
+        "Most connections at a time, at this broker; lowered at the start if the limit of open files is too "
+        "small.",
     )
     max_connections_per_address: int = _setting(
-        0, int, "Most connections from one network address at a time; 0 for no limit."
+        0,
+        int,
+        "Most connections from one network address at a time, at all brokers of a cluster; 0 for no limit.",
     )
     max_connections_per_user: int = _setting(
-        0, int, "Most connections of one user at a time; 0 for no limit."
+        0, int, "Most connections of one user at a time, at all brokers of a cluster; 0 for no limit."
     )
     offender_wait_seconds: float = _setting(
         1.0,

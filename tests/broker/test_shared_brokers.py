@@ -71,7 +71,7 @@ async def brokers(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Bro
         await coordinator.start()
         await coordinator.coordinate()
         storage = await make_member(database, objects, clock)
-        member = Broker(storage, settings, clock, live_brokers=lambda: 2)
+        member = Broker(storage, settings, clock)
         await member.start()
         yield Brokers(coordinator, member, database)
         await member.stop()

@@ -42,7 +42,8 @@ def test_init_creates_the_tables_and_status_shows_an_empty_storage(database: str
 
     shown = posthouse("storage", "status", **place(database, objects))
     assert shown.returncode == 0, shown.stderr
-    assert "lease         free, epoch 0" in shown.stdout
+    assert "coordinator   free, epoch 0" in shown.stdout
+    assert "free scopes   coordinator groups/00-63" in shown.stdout
     assert "0 logs of 0 topics" in shown.stdout
     found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
     assert found["version"] == found["newest_version"] == 1
@@ -51,6 +52,20 @@ def test_init_creates_the_tables_and_status_shows_an_empty_storage(database: str
     assert [each["state"] for each in found["slots"]] == ["open"] + ["free"] * 15
     assert found["objects"] == {"live": 0, "live_bytes": 0, "doomed": 0, "doomed_bytes": 0, "held": 0}
     assert SECRET not in done.stderr + shown.stdout + shown.stderr + json.dumps(found)
+
+
+def test_status_shows_the_leases_of_all_brokers(database: str, objects: str) -> None:
+    posthouse("storage", "init", **place(database, objects))
+    with ThreadBroker(database=database, objects=objects, broker_name="one"):
+        shown = posthouse("storage", "status", **place(database, objects)).stdout
+        found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
+    [lease] = found["leases"]
+    assert (lease["holder"], len(lease["scopes"])) == ("one", 65)
+    assert lease["seconds_left"] > 0 and found["free_scopes"] == []
+    [row] = [line.split() for line in shown.splitlines() if "groups/" in line]
+    assert row[:2] == ["one", str(lease["epoch"])] and row[-3:] == ["65", "coordinator", "groups/00-63"]
+    gone = posthouse("storage", "status", **place(database, objects)).stdout
+    assert "free scopes   coordinator groups/00-63" in gone and "lease of" not in gone
 
 
 def test_migrate_says_what_it_did(database: str) -> None:
@@ -136,7 +151,7 @@ def test_import_and_export(database: str, objects: str, tmp_path: Path) -> None:
     damaged = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert damaged.returncode == 1 and "posthouse log verify" in damaged.stderr
     shown = posthouse("storage", "status", **place(database, objects)).stdout
-    assert "lease         held by an import, epoch 1; if it was interrupted, repeat it" in shown
+    assert "coordinator   held by an import, epoch 1; if it was interrupted, repeat it" in shown
     segment.write_bytes(content)
     done = posthouse("storage", "import", tmp_path / "data", **place(database, objects))
     assert done.returncode == 0, done.stderr

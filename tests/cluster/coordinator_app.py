@@ -41,7 +41,9 @@ WITH_ANOTHER = ClusterView(brokers=(_OWN, _OTHER))
 async def coordinator_app(view: ClusterView = _ALONE, **settings: Any) -> AsyncIterator[tuple[App, SetLease]]:
     lease = SetLease()
     membership = Membership(own=_OWN, lease=lease, view=lambda: view)
-    app = App(on_any_port(**settings), storage=MemoryStorage(SystemClock()), membership=membership)
+    app = App(
+        on_any_port(memory=True, **settings), storage=MemoryStorage(SystemClock()), membership=membership
+    )
     await app.start()
     try:
         yield app, lease

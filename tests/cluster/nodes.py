@@ -22,7 +22,7 @@ TIMES = LeaseTimes(seconds=1.5, renewal_seconds=0.3, margin_seconds=0.5)
 
 
 def node_settings(url: str, name: str, **settings: Any) -> Settings:
-    """Large objects are in a directory of the database."""
+    """Large objects are in a directory of the database. There is no audit log."""
     objects = Path(gettempdir()) / f"posthouse-objects-{url.rpartition('/')[2]}"
     objects.mkdir(exist_ok=True)
     return on_any_port(
@@ -30,6 +30,7 @@ def node_settings(url: str, name: str, **settings: Any) -> Settings:
             "database": ServiceUrl(url),
             "objects": ServiceUrl(f"file://{objects}"),
             "broker_name": name,
+            "audit": None,
             **settings,
         }
     )

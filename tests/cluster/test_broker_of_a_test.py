@@ -24,6 +24,22 @@ async def test_a_broker_finds_what_the_one_before_stored(url: str, tmp_path: Pat
         assert (await http.get(f"http://{broker.admin}/v1/topics/orders")).status_code == 200
 
 
+async def test_a_broker_with_users_leaves_nothing_in_the_working_directory(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    working, kept = tmp_path / "working", tmp_path / "kept"
+    working.mkdir()
+    monkeypatch.chdir(working)
+    place: dict[str, Any] = {"database": url, "objects": f"file://{tmp_path}/objects"}
+    for settings in ({}, place, {"data": kept}, {**place, "data": kept}):
+        async with AsyncBroker(users={"ann": "secret"}, **settings) as broker:
+            async with httpx.AsyncClient(auth=("ann", "secret")) as http:
+                assert (await http.get(f"http://{broker.admin}/v1/topics")).status_code == 200
+            assert broker.app.broker.access.audit.is_on is ("data" in settings)
+    assert not list(working.iterdir())
+    assert (kept / "audit.log").exists()
+
+
 def _topics(address: str) -> set[str]:
     return set(AdminClient({"bootstrap.servers": address}).list_topics(timeout=30).topics)
 

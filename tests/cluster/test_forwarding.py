@@ -217,7 +217,7 @@ async def test_a_login_through_a_member(url: str, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret-of-admin")
     password.chmod(0o600)
-    settings = {"authentication": Authentication.REQUIRED, "admin_password_file": password, "audit": None}
+    settings = {"authentication": Authentication.REQUIRED, "admin_password_file": password}
     async with nodes(url, "a", "b", **settings) as (_, member):
         address = member.listeners["amqp"]
         reader, writer = await asyncio.open_connection(address.host, address.port)

@@ -5,11 +5,12 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 import uvloop
 
+from posthouse.broker.cluster_usage import MOST_TOLD
 from posthouse.cluster import hint_link
 from posthouse.cluster.hint_link import HintLink
 from posthouse.cluster.hints import HintPeer, Hints
@@ -17,6 +18,7 @@ from posthouse.cluster.peers import Adopt, PeerListener
 from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal
 from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
+from posthouse.model.usage import ToldUse
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.log_news import LogNews
@@ -35,6 +37,8 @@ class _Broker:
         self._live = live
         self.traffic = PeerTraffic()
         self.heard: list[LogNews] = []
+        self.report: list[ToldUse] = []
+        self.told: list[tuple[UUID, Sequence[ToldUse] | None]] = []
 
     async def start(self) -> None:
         listening = await ListeningSockets.bind(Address("127.0.0.1", 0))
@@ -45,6 +49,8 @@ class _Broker:
             _SECRET,
             lambda: self._live,
             self.heard.extend,
+            report=lambda: self.report,
+            told=lambda broker, report: self.told.append((broker, report)),
             clock=SystemClock(),
             traffic=self.traffic,
         )
@@ -103,6 +109,29 @@ async def test_brokers_that_are_gone_are_left() -> None:
         await until(lambda: first.traffic.hint_links and second.traffic.hint_links)
 
 
+async def test_every_broker_is_told_what_clients_use_at_the_others() -> None:
+    uses = [ToldUse(number.to_bytes(8), 2**40 + number, number % 2 == 0) for number in range(MOST_TOLD)]
+    async with _brokers(3) as made:
+        for number, each in enumerate(made):
+            each.report = uses[: MOST_TOLD // 10**number]
+        ids = [each.own.incarnation for each in made]
+        for number, each in enumerate(made):
+            others = {ids[other]: uses[: MOST_TOLD // 10**other] for other in range(3) if other != number}
+            await until(lambda each=each, others=others: dict(each.told) == others)  # type: ignore[misc]
+        made[0].report = []
+        await until(lambda: all(dict(each.told)[ids[0]] == [] for each in made[1:]))
+
+
+async def test_what_a_broker_has_told_is_forgotten_with_its_connection() -> None:
+    async with _brokers(2) as (first, second):
+        other = second.own.incarnation
+        await until(lambda: first.told and first.told[-1] == (other, []))
+        [link] = second.hints._links.values()
+        link.close()
+        await until(lambda: (other, None) in first.told)
+        await until(lambda: first.told[-1] == (other, []))
+
+
 def test_commits_that_end_during_a_stop_while_a_connection_is_made_tell_nobody() -> None:
     """With the event loop of a served broker: it forgets to tell a protocol that its transport is closed."""
 
@@ -139,7 +168,13 @@ async def _link_to_a_socket() -> AsyncIterator[tuple[HintLink, socket.socket, li
         theirs, _ = listening.accept()
     theirs.setblocking(False)
     link = HintLink(
-        uuid4(), SystemClock(), PeerTraffic(), hinted=heard.extend, made=lambda made: None, lost=lost.append
+        uuid4(),
+        SystemClock(),
+        PeerTraffic(),
+        hinted=heard.extend,
+        told=lambda report: None,
+        made=lambda made: None,
+        lost=lost.append,
     )
     await asyncio.get_running_loop().create_connection(lambda: link, sock=ours)
     try:
@@ -173,7 +208,33 @@ async def test_a_broker_that_does_not_read_gets_the_newest_only(monkeypatch: pyt
         assert not link._waiting
 
 
-@pytest.mark.parametrize("frame", ["ffffffff", "00000004 00000000", "00000009 000000000000000000"])
+async def test_a_broker_that_does_not_read_is_told_later_what_clients_use() -> None:
+    async with _link_to_a_socket() as (link, _, _, _):
+        report = [ToldUse(b"x" * 8, 1, wants_more=False)] * 1000
+        for _ in range(10_000):
+            if link._is_congested:
+                break
+            link.tell_usage(report)
+            await asyncio.sleep(0)
+        assert link._is_congested
+        waiting = link._transport.get_write_buffer_size()
+        link.tell_usage(report)
+        assert link._transport.get_write_buffer_size() == waiting
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "ffffffff",
+        "00000000",
+        "00000004 00000000",
+        "00000009 000000000000000000",
+        "00000002 01 00",
+        "0000000a 01 000000000000000000",
+        "00000002 02 00",
+        "00000001 03",
+    ],
+)
 async def test_bytes_that_are_no_hints_end_the_connection(frame: str) -> None:
     async with _link_to_a_socket() as (_, other, heard, lost):
         other.send(bytes.fromhex(frame))

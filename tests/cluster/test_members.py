@@ -10,10 +10,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from posthouse.broker.access.quotas import Entity, Quota, Quotas
-from posthouse.model.clock import ManualClock
 from posthouse.node import Node
-from posthouse.storage.memory.engine import MemoryStorage
 from tests.cluster.nodes import coordinates, node, nodes, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -210,21 +207,3 @@ async def test_each_broker_stops_and_starts_again_in_turn(url: str) -> None:
         for each in again:
             await each.stop()
         assert sorted(int(record.value or b"") for record in found) == list(range(sent))
-
-
-async def test_byte_rates_are_divided_by_the_live_brokers(url: str) -> None:
-    async with nodes(url, "a", "b") as made:
-        await know_each_other(made)
-
-        def quotas(of: Node) -> Quotas:
-            app = of.parts.roles.app
-            assert app is not None
-            return app.broker.access.quotas
-
-        await quotas(made[0]).change(Entity(None, "tool"), {Quota.WRITTEN: 1000.0})
-        await until(lambda: not quotas(made[1]).is_empty)
-        waits = [quotas(each).take(Quota.WRITTEN, "", "tool", 12_000) for each in made]
-        alone = Quotas(MemoryStorage(ManualClock()), ManualClock())
-        await alone.change(Entity(None, "tool"), {Quota.WRITTEN: 1000.0})
-        expected = alone.take(Quota.WRITTEN, "", "tool", 12_000)
-        assert waits == [pytest.approx(2 * expected, rel=0.05)] * 2

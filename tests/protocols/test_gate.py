@@ -1,11 +1,14 @@
 """Who may be connected, and who has to go first."""
 
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from posthouse.broker.cluster_usage import ClusterUsage
 from posthouse.broker.dynamic_settings import ConnectionLimits
 from posthouse.model.clock import ManualClock
+from posthouse.model.usage import Limited, Use
 from posthouse.protocols.gate import (
     OFFENDERS_AT_ONCE,
     SECONDS_TO_BEGIN,
@@ -24,8 +27,10 @@ class Guests:
         self.gate = Gate(self.clock, **limits)
         self.gone: list[str] = []
 
-    def come(self, name: str, host: str = "10.0.0.1", *, proves: bool = False) -> str | None:
-        visitor = Visitor(host, name, lambda: self._leave(visitor))
+    def come(
+        self, name: str, host: str = "10.0.0.1", *, proves: bool = False, is_forwarded: bool = False
+    ) -> str | None:
+        visitor = Visitor(host, name, lambda: self._leave(visitor), is_forwarded=is_forwarded)
         reason = self.gate.enter(visitor)
         if proves and reason is None:
             self.gate.prove(visitor)
@@ -203,3 +208,85 @@ def test_a_flood_is_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> Non
         "closing the connection from 0: no login or request in 10 s",
         "closed 50 connections without a login or request within a second",
     ]
+
+
+class GuestsOfOne(Guests):
+    """At one of two brokers, which may have three connections of an address together."""
+
+    def __init__(self, per_address: int = 3) -> None:
+        self._other = uuid4()
+        self._cluster = ClusterUsage(b"secret", ManualClock(), lambda: [self._other])
+        super().__init__(total=10, per_address=per_address, cluster=self._cluster)
+
+    def there(self, count: int, host: str = "10.0.0.1") -> None:
+        """The other broker tells its count."""
+        self._cluster.told(self._other, self._cluster.report([Use(Limited.ADDRESS, host, count, 3)]))
+
+
+def test_connections_of_an_address_at_another_broker_count() -> None:
+    guests = GuestsOfOne()
+    guests.there(2)
+    assert guests.come("first") is None
+    assert "max_connections_per_address" in (guests.come("second") or "")
+    assert guests.come("elsewhere", "10.0.0.2") is None
+    guests.there(1)
+    assert guests.come("second") is None
+    guests.there(3, host="2001:db8::/64")
+    assert guests.come("far", "2001:db8::1") is not None
+
+
+def test_the_total_is_of_each_broker() -> None:
+    guests = GuestsOfOne(per_address=0)
+    guests.there(100)
+    for number in range(10):
+        assert guests.come(str(number), proves=True) is None
+    assert "max_connections)" in (guests.come("last") or "")
+
+
+def test_a_forwarded_connection_counts_once() -> None:
+    """The other broker tells of it, too."""
+    guests = GuestsOfOne()
+    guests.there(1)
+    assert guests.come("forwarded", is_forwarded=True) is None
+    assert guests.come("first") is None
+    assert guests.come("second") is None
+    assert guests.come("third") is not None
+
+
+def test_forwarded_connections_count_before_the_other_broker_tells_of_them() -> None:
+    guests = GuestsOfOne()
+    for number in range(3):
+        assert guests.come(f"forwarded {number}", is_forwarded=True) is None
+    assert guests.come("first") is not None
+
+
+def test_the_broker_that_forwards_a_connection_has_looked_at_all_others() -> None:
+    """It may have told of this one before it comes."""
+    guests = GuestsOfOne()
+    assert guests.come("first") is None
+    guests.there(2)
+    assert guests.come("forwarded", is_forwarded=True) is None
+    assert guests.come("forwarded too", is_forwarded=True) is None
+    assert guests.come("forwarded without end", is_forwarded=True) is not None
+
+
+def test_others_are_told_which_addresses_have_many_connections() -> None:
+    guests = Guests(total=100, per_address=10)
+    for number in range(4):
+        guests.come(str(number))
+        guests.come(str(number), is_forwarded=True)
+    guests.come("single", "10.0.0.2")
+    guests.come("forwarded", "10.0.0.3", is_forwarded=True)
+    assert list(guests.gate.uses(0.2)) == [Use(Limited.ADDRESS, "10.0.0.1", 4, 10)]
+    assert {each.name for each in guests.gate.uses(0.01)} == {"10.0.0.1", "10.0.0.2"}
+    assert list(Guests(total=10).gate.uses(0.0)) == []
+
+
+def test_forwarded_connections_leave() -> None:
+    guests = GuestsOfOne()
+    visitor = Visitor("10.0.0.1", "forwarded", lambda: None, is_forwarded=True)
+    assert guests.gate.enter(visitor) is None
+    assert guests.come("first") is None
+    guests.gate.leave(visitor)
+    assert [each.amount for each in guests.gate.uses(0.0)] == [1]
+    assert guests.come("second") is None

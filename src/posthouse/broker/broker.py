@@ -6,8 +6,8 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from posthouse.broker.access.control import AccessControl
-from posthouse.broker.access.quotas import LiveBrokers, alone
 from posthouse.broker.appending import Appended, Produced
+from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.broker.coordination import Coordination
 from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
@@ -75,7 +75,7 @@ class Broker:
         *,
         predeclared_exchanges: Sequence[ExchangeDefinition] = (),
         limit_connections: LimitConnections = no_listeners,
-        live_brokers: LiveBrokers = alone,
+        cluster: ClusterUsage = NO_OTHERS,
         tracer: Tracer | None = None,
     ) -> None:
         """`tracer` is None where tracing is off."""
@@ -85,7 +85,7 @@ class Broker:
         self._storage = storage
         self._clock = clock
         self.settings = settings
-        self.access = AccessControl(storage, settings, clock, live_brokers=live_brokers)
+        self.access = AccessControl(storage, settings, clock, cluster=cluster)
         sources = Sources(storage, clock)
         self.topics = Topics(
             storage,

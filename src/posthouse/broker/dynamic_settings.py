@@ -5,7 +5,7 @@ started with. There are three kinds, by prefix:
 
     topic.*         defaults of topics without an override: those of `TopicConfig`
     group.*         defaults of groups without an override: some of `GroupConfig`
-    connections.*   limits on the number of connections, in total and per address
+    connections.*   limits on the number of connections: at this broker, and per address at all brokers
 """
 
 import logging

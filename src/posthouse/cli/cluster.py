@@ -10,6 +10,7 @@ import typer
 
 from posthouse.cli.options import Admin, Json, open_admin
 from posthouse.cli.output import or_dash, print_json, print_table, say
+from posthouse.cli.scope_ranges import shortened
 
 if TYPE_CHECKING:
     from posthouse.client.admin_client import AdminClient
@@ -58,7 +59,7 @@ def status(context: typer.Context, json: Json = False, admin: Admin = None) -> N
         say("this broker does not share its storage, and holds all scopes itself")
     free = [each["name"] for each in found["scopes"] if each["holder"] is None]
     if free:
-        say(f"without a broker: {_shortened(free)}")
+        say(f"without a broker: {shortened(free)}")
     names = {each["id"]: each["name"] for each in found["brokers"]}
     for scope in found["scopes"]:
         if scope["wanted"] is not None:
@@ -145,17 +146,4 @@ def _drained(client: AdminClient, broker: str, seconds: float) -> int:
 
 def _row(broker: dict[str, Any], scopes: Sequence[dict[str, Any]]) -> tuple[object, ...]:
     held = [each["name"] for each in scopes if each["holder"] == broker["id"]]
-    return broker["id"], broker["name"], broker["state"], broker["scopes"], or_dash(_shortened(held))
-
-
-def _shortened(scopes: Sequence[str]) -> str:
-    """groups/00-02 for groups/00, groups/01 and groups/02."""
-    others = [each for each in scopes if not each.startswith("groups/")]
-    ranges: list[list[int]] = []
-    for number in sorted(int(each.removeprefix("groups/")) for each in scopes if each not in others):
-        if ranges and number == ranges[-1][-1] + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-    texts = [f"{each[0]:02}" if len(each) == 1 else f"{each[0]:02}-{each[-1]:02}" for each in ranges]
-    return " ".join([*others, *([f"groups/{','.join(texts)}"] if texts else [])])
+    return broker["id"], broker["name"], broker["state"], broker["scopes"], or_dash(shortened(held))

@@ -11,6 +11,7 @@ import typer
 from posthouse.cli.byte_progress import byte_progress
 from posthouse.cli.options import Json
 from posthouse.cli.output import complain, counted, or_dash, print_json, print_table, say
+from posthouse.cli.scope_ranges import shortened
 from posthouse.cli.storage_place import ConfigFile, DatabaseUrl, ObjectsUrl, database_url, storage_urls
 from posthouse.cli.storage_screen import status_lines
 from posthouse.cli.storage_transfer import export_data, import_data
@@ -39,6 +40,7 @@ app.command(
 )(export_data)
 
 _BROKER_COLUMNS = ("id", "broker", "role", "seen", "version", "rack", "addresses")
+_LEASE_COLUMNS = ("lease of", "epoch", "left", "scopes", "holds")
 _SLOT_COLUMNS = ("slot", "state", "runs", "bytes")
 
 Role = Annotated[
@@ -89,7 +91,7 @@ def migrate(database: DatabaseUrl = None, config: ConfigFile = None, json: Json 
 
 @app.command(epilog="`posthouse storage status --database postgresql://broker@db/posthouse`")
 def status(database: DatabaseUrl = None, config: ConfigFile = None, json: Json = False) -> None:
-    """Show brokers, lease, tail, segments, objects and replication, as the database has them."""
+    """Show brokers, leases, scopes, tail, segments, objects and replication, as the database has them."""
     from posthouse.storage.shared.administration.administration import storage_status
 
     found = asyncio.run(storage_status(database_url(database, config)))
@@ -113,6 +115,19 @@ def status(database: DatabaseUrl = None, config: ConfigFile = None, json: Json =
             for each in found.brokers
         ]
         print_table(_BROKER_COLUMNS, rows, right=("id",))
+    if found.leases:
+        print()
+        leases = [
+            (
+                each.holder,
+                each.epoch,
+                f"{each.seconds_left:.1f} s" if each.seconds_left else "over",
+                len(each.scopes),
+                or_dash(shortened(each.scopes)),
+            )
+            for each in found.leases
+        ]
+        print_table(_LEASE_COLUMNS, leases, right=("epoch", "left", "scopes"))
     used = [each for each in found.slots if each.state != "free"]
     print()
     slots = [(each.number, each.state, f"{each.runs:,}", f"{each.bytes:,}") for each in used]

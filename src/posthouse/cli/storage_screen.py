@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from posthouse.cli.durations import shown_duration
 from posthouse.cli.output import counted
+from posthouse.cli.scope_ranges import shortened
 from posthouse.cli.sizes import rounded_size
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 def status_lines(found: StorageStatus) -> Iterator[str]:
     yield f"cluster       {found.cluster_id or 'none yet: no broker has started'}"
     yield f"tables        version {found.version}"
-    yield f"lease         {_lease(found)}"
+    yield f"coordinator   {_coordinator(found)}"
+    if found.free_scopes:
+        yield f"free scopes   {shortened(found.free_scopes)}"
     logs, objects = found.logs, found.objects
     yield (
         f"logs          {counted(logs.logs, 'log')} of {counted(logs.topics, 'topic')}, "
@@ -39,7 +42,7 @@ def status_lines(found: StorageStatus) -> Iterator[str]:
         yield f"losses        accepted {counted(found.confirmed_losses, 'time')}"
 
 
-def _lease(found: StorageStatus) -> str:
+def _coordinator(found: StorageStatus) -> str:
     lease = found.lease
     if found.unfinished_import is not None:
         return (

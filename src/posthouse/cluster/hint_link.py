@@ -1,8 +1,14 @@
-"""One connection between two brokers, on which both tell how far their commits have moved logs.
+"""One connection between two brokers, on which both tell how far their commits have moved logs, and what
+their clients use of limits.
 
-A frame is the length of the rest (4 bytes), the time of sending in milliseconds since 1970 (8), and for each
-log its number, start, end and last stable offset (8 each). Only the newest bounds of a log wait to be sent,
-of `MOST_WAITING` logs at most: others are forgotten, which costs time and nothing else.
+A frame is the length of the rest (4 bytes), its kind (1 byte), and
+
+    1  bounds   the time of sending in milliseconds since 1970 (8), and for each log its number, start, end
+                and last stable offset (8 each)
+    2  usage    for each limit its key (8), the amount (8), and whether clients want more (1)
+
+Only the newest bounds of a log wait to be sent, of `MOST_WAITING` logs at most: others are forgotten, which
+costs time and nothing else. Usage does not wait: the next report follows soon.
 """
 
 import asyncio
@@ -12,8 +18,10 @@ from struct import Struct
 from typing import cast
 from uuid import UUID
 
+from posthouse.broker.cluster_usage import MOST_TOLD
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.model.clock import Clock
+from posthouse.model.usage import KEY_BYTES, ToldUse
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.log_news import Grown, LogNews
 
@@ -23,10 +31,13 @@ MOST_WAITING = 10_000
 _HIGH_WATERMARK = 64 * 1024
 _UNREAD_SECONDS = 15
 _LENGTH = Struct(">I")
+_KIND = Struct(">B")
+_BOUNDS_KIND, _USAGE_KIND = 1, 2
 _TIME = Struct(">q")
 _BOUNDS = Struct(">qqqq")
 _MOST_AT_ONCE = 1000
-_LONGEST = _TIME.size + _MOST_AT_ONCE * _BOUNDS.size
+_USE = Struct(f">{KEY_BYTES}sQ?")
+_LONGEST = _KIND.size + _TIME.size + max(_MOST_AT_ONCE * _BOUNDS.size, MOST_TOLD * _USE.size)
 
 
 class HintLink(asyncio.Protocol):
@@ -37,14 +48,17 @@ class HintLink(asyncio.Protocol):
         traffic: PeerTraffic,
         *,
         hinted: Grown,
+        told: Callable[[Sequence[ToldUse]], None],
         made: Callable[["HintLink"], None],
         lost: Callable[["HintLink"], None],
     ) -> None:
-        """`peer` is the incarnation of the other broker. `hinted` is called with its hints."""
+        """`peer` is the incarnation of the other broker. `hinted` is called with its hints, `told` with what
+        its clients use."""
         self.peer = peer
         self._clock = clock
         self._traffic = traffic
         self._hinted = hinted
+        self._told = told
         self._made = made
         self._lost = lost
         self._received = bytearray()
@@ -74,10 +88,19 @@ class HintLink(asyncio.Protocol):
             else:
                 for each in now:
                     del waiting[each.log]
-            rows = [_BOUNDS.pack(*each) for each in now]
-            size = _TIME.size + len(rows) * _BOUNDS.size
-            self._traffic.hints_sent += len(rows)
-            self._transport.write(b"".join((_LENGTH.pack(size), _TIME.pack(self._clock.now_ms()), *rows)))
+            self._traffic.hints_sent += len(now)
+            self._write(
+                _BOUNDS_KIND, _TIME.pack(self._clock.now_ms()), *(_BOUNDS.pack(*each) for each in now)
+            )
+
+    def tell_usage(self, report: Sequence[ToldUse]) -> None:
+        """What clients of this broker use of limits."""
+        if not self._is_congested:
+            self._write(_USAGE_KIND, *(_USE.pack(*each) for each in report))
+
+    def _write(self, kind: int, *parts: bytes) -> None:
+        body = b"".join((_KIND.pack(kind), *parts))
+        self._transport.write(_LENGTH.pack(len(body)) + body)
 
     def pause_writing(self) -> None:
         self._is_congested = True
@@ -91,21 +114,31 @@ class HintLink(asyncio.Protocol):
         received += data
         while len(received) >= _LENGTH.size:
             (size,) = _LENGTH.unpack_from(received)
-            if not _TIME.size <= size <= _LONGEST or (size - _TIME.size) % _BOUNDS.size:
+            end = _LENGTH.size + size
+            if size <= _LONGEST and len(received) < end:
+                return
+            if size > _LONGEST or not self._take(bytes(received[_LENGTH.size : end])):
                 log.error(
                     "closing the connection for hints with broker %s: a frame of %d bytes", self.peer, size
                 )
                 self.close()
                 return
-            end = _LENGTH.size + size
-            if len(received) < end:
-                return
-            self._take(bytes(received[_LENGTH.size : end]))
             del received[:end]
 
-    def _take(self, frame: bytes) -> None:
-        (sent_ms,) = _TIME.unpack_from(frame)
-        hints = [LogNews(*bounds) for bounds in _BOUNDS.iter_unpack(frame[_TIME.size :])]
+    def _take(self, frame: bytes) -> bool:
+        """Whether it is a frame that this broker understands."""
+        body = frame[_KIND.size :]
+        if frame[: _KIND.size] == _KIND.pack(_USAGE_KIND) and not len(body) % _USE.size:
+            self._told([ToldUse(*use) for use in _USE.iter_unpack(body)])
+            return True
+        if frame[: _KIND.size] != _KIND.pack(_BOUNDS_KIND) or len(body) % _BOUNDS.size != _TIME.size:
+            return False
+        self._take_bounds(body)
+        return True
+
+    def _take_bounds(self, body: bytes) -> None:
+        (sent_ms,) = _TIME.unpack_from(body)
+        hints = [LogNews(*bounds) for bounds in _BOUNDS.iter_unpack(body[_TIME.size :])]
         self._traffic.hints_received += len(hints)
         self._traffic.hint_lag_seconds = max(self._clock.now_ms() - sent_ms, 0) / 1000
         self._hinted(hints)

@@ -1,6 +1,9 @@
 """Hints between brokers of a cluster: one connection for each pair, which the one with the lower id dials.
 
-Nothing depends on them. A broker that hears no hints finds out by asking the database.
+Brokers tell each other how far their commits have moved logs, and what their clients use of limits.
+
+Nothing depends on them. A broker that hears no hints asks the database for the ends of logs, and applies
+limits to its own clients.
 """
 
 import asyncio
@@ -16,6 +19,7 @@ from posthouse.cluster.peer_connection import NOT_CONNECTED, connect
 from posthouse.cluster.preamble import HintPassage
 from posthouse.model.address import Address
 from posthouse.model.clock import Clock
+from posthouse.model.usage import ToldUse
 from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.storage.log_news import Grown, LogNews
 
@@ -56,14 +60,20 @@ class Hints:
         peers: Callable[[], Sequence[HintPeer]],
         hinted: Grown,
         *,
+        report: Callable[[], Sequence[ToldUse]],
+        told: Callable[[UUID, Sequence[ToldUse] | None], None],
         clock: Clock,
         traffic: PeerTraffic,
     ) -> None:
-        """`peers` are the live brokers, this one may be among them. `hinted` is told the hints of others."""
+        """`peers` are the live brokers, this one may be among them. `hinted` is told the hints of others.
+        `report` is what clients of this broker use of limits. `told` is called with the reports of others,
+        and with None when the connection with one is lost."""
         self._own = own
         self._secret = secret
         self._peers = peers
         self._hinted = hinted
+        self._report = report
+        self._told = told
         self._clock = clock
         self._traffic = traffic
         self._links: dict[UUID, HintLink] = {}
@@ -78,6 +88,12 @@ class Hints:
         """Tell all others what commits of this broker have moved."""
         for link in self._links.values():
             link.tell(hints)
+
+    def _tell_usage(self) -> None:
+        if self._links:
+            report = self._report()
+            for link in self._links.values():
+                link.tell_usage(report)
 
     def adopt(self, accepted: socket.socket, passage: HintPassage) -> None:
         """The other broker has dialled."""
@@ -102,6 +118,7 @@ class Hints:
                 del self._attempts[incarnation]
             for peer in live.values():
                 self._connect_if_due(peer)
+            self._tell_usage()
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _connect_if_due(self, peer: HintPeer) -> None:
@@ -148,7 +165,13 @@ class Hints:
 
     def _link(self, peer: UUID) -> HintLink:
         return HintLink(
-            peer, self._clock, self._traffic, hinted=self._hinted, made=self._made, lost=self._lost
+            peer,
+            self._clock,
+            self._traffic,
+            hinted=self._hinted,
+            told=partial(self._told, peer),
+            made=self._made,
+            lost=self._lost,
         )
 
     def _made(self, link: HintLink) -> None:
@@ -157,10 +180,12 @@ class Hints:
         if before is not None:
             before.close()
         self._links[link.peer] = link
+        link.tell_usage(self._report())
         self._attempts.pop(link.peer, None)
         self._traffic.hint_links = len(self._links)
 
     def _lost(self, link: HintLink) -> None:
         if self._links.get(link.peer) is link:
             del self._links[link.peer]
+            self._told(link.peer, None)
         self._traffic.hint_links = len(self._links)

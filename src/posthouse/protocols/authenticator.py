@@ -38,6 +38,11 @@ class PeerIdentity:
     may_send_password: bool = True
     """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
 
+    @property
+    def is_relayed(self) -> bool:
+        """Another broker relays requests of the client, whose connection is there."""
+        return self.forwarder is not None and self.relayed_user is not None
+
     @classmethod
     def of(cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool) -> "PeerIdentity":
         found = transport.get_extra_info("peername")
@@ -106,7 +111,9 @@ class Authenticator:
             if self._entered[0] != principal.name:
                 raise LoginFailed("this connection belongs to another user")
             return
-        number = self._access.sessions.enter(principal.name, self._revoke)
+        number = self._access.sessions.enter(
+            principal.name, self._revoke, is_relayed=self.identity.is_relayed
+        )
         self._entered = (principal.name, number)
         self._open(principal)
 

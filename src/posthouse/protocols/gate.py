@@ -4,15 +4,21 @@ A *visitor* is a connection, also before its protocol has begun. It has proven i
 or, where logins are not required, made its first request. Until then it has little time, and is the first to
 be closed when room is needed: clients that only open connections cannot keep out those that use them.
 Addresses whose visitors misbehave are delayed: see `offences`.
+
+The total protects this process. The limit per address holds over all brokers of a cluster, approximately: see
+`broker/cluster_usage`. A connection that one broker forwards to another is counted where the client has
+connected.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.broker.dynamic_settings import ConnectionLimits
 from posthouse.model.clock import Clock
 from posthouse.model.networks import owner_of
+from posthouse.model.usage import Limited, Use
 from posthouse.protocols.offences import NOTHING_CAME_SECONDS, Offences
 
 log = logging.getLogger(__name__)
@@ -43,6 +49,8 @@ class Visitor:
     """It was closed before its connection existed."""
     is_exempt: bool = False
     """Another broker relays requests of a client, to which it has applied its own limits."""
+    is_forwarded: bool = False
+    """The client has connected to another broker, which counts it, too."""
 
     def __post_init__(self) -> None:
         self.owner = owner_of(self.host)
@@ -51,6 +59,8 @@ class Visitor:
 @dataclass(slots=True)
 class _Address:
     visitors: int = 0
+    forwarded: int = 0
+    """Of the visitors."""
     unproven: dict[Visitor, None] = field(default_factory=dict)
     """In order of arrival."""
 
@@ -77,8 +87,10 @@ class Gate:
         per_address: int = 0,
         seconds_to_prove: float = SECONDS_TO_PROVE,
         seconds_to_wait: float = SECONDS_TO_WAIT,
+        cluster: ClusterUsage = NO_OTHERS,
     ) -> None:
         self._clock = clock
+        self._cluster = cluster
         self._total = total
         self._per_address = per_address
         self._most_unproven = _most_unproven(total)
@@ -117,7 +129,7 @@ class Gate:
     def _admit(self, visitor: Visitor) -> str | None:
         now = self._clock.monotonic()
         address = self._addresses.get(visitor.owner) or _Address()
-        if self._per_address and address.visitors >= self._per_address:
+        if self._per_address and self._count_of(visitor, address) >= self._per_address:
             return f"its address has {self._per_address} already (max_connections_per_address)"
         if len(address.unproven) >= OFFENDERS_AT_ONCE and self.wait(visitor):
             oldest = next(iter(address.unproven))
@@ -134,9 +146,28 @@ class Gate:
         self._count += 1
         address = self._addresses.setdefault(visitor.owner, address)
         address.visitors += 1
+        address.forwarded += visitor.is_forwarded
         address.unproven[visitor] = None
         self._unproven[visitor] = None
         return None
+
+    def _count_of(self, visitor: Visitor, address: _Address) -> int:
+        """The connections of the visitor's address, at all brokers if it has connected to this one."""
+        if visitor.is_forwarded:  # the other broker has looked, and may have told of this very one already
+            return address.visitors
+        elsewhere = self._cluster.connections(Limited.ADDRESS, visitor.owner)
+        # Others tell also of those that they have forwarded to this broker.
+        return address.visitors - address.forwarded + max(address.forwarded, elsewhere)
+
+    def uses(self, least: float) -> Iterator[Use]:
+        """The connections of addresses that have at least that part of the limit here."""
+        if not self._per_address:
+            return
+        floor = self._per_address * least
+        for owner, address in self._addresses.items():
+            count = address.visitors - address.forwarded
+            if count and count >= floor:
+                yield Use(Limited.ADDRESS, owner, count, self._per_address)
 
     def _make_room(self, address: _Address) -> None:
         """Close the oldest unproven visitor: of this address, if the address is a crowd."""
@@ -186,6 +217,7 @@ class Gate:
         self._count -= 1
         address = self._addresses[visitor.owner]
         address.visitors -= 1
+        address.forwarded -= visitor.is_forwarded
         if not address.visitors:
             del self._addresses[visitor.owner]
 

@@ -169,7 +169,10 @@ class Listener:
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
         is_relayed = origin is not None and origin.relayed_by is not None
-        visitor = Visitor(peer.host, str(peer), accepted.close, is_exempt=is_relayed)
+        is_forwarded = origin is not None and not is_relayed and not origin.is_moved
+        visitor = Visitor(
+            peer.host, str(peer), accepted.close, is_exempt=is_relayed, is_forwarded=is_forwarded
+        )
         if not self._enter(visitor):
             accepted.close()
             return False

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.protocols.scope_moves import ScopeMoves
@@ -82,6 +83,8 @@ class Membership:
     """None if operators cannot change the cluster through this broker."""
     moves: ScopeMoves = field(default_factory=ScopeMoves)
     """Of this broker."""
+    usage: ClusterUsage = NO_OTHERS
+    """What clients use of limits at the other brokers."""
 
     @property
     def coordinates(self) -> bool:

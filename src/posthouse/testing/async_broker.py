@@ -30,12 +30,13 @@ class AsyncBroker(ListenerAddresses):
     clients to `broker.amqp`, and clients of any protocol to `broker.address(name)`.
 
     The broker keeps everything in memory unless `data` names a directory, or `database` and `objects` (URLs,
-    as for `posthouse serve`) a storage that brokers share. With `users` (name to password) clients have to
-    log in, and the first user is the superuser. With `tls_certificate` and `tls_key` there are
-    `broker.kafka_tls` and `broker.amqp_tls` as well. Other arguments are settings, as in
-    `posthouse.settings.Settings`. Retention and compaction run once a day, so that records with times in the
-    past stay; set `retention_check_seconds` to test them. `front_ends` are the served protocols; protocols
-    that are not part of Posthouse declare their listeners in a subclass of `Settings`, `settings_class`.
+    as for `posthouse serve`) a storage that brokers share. It writes an audit log only into `data`. With
+    `users` (name to password) clients have to log in, and the first user is the superuser. With
+    `tls_certificate` and `tls_key` there are `broker.kafka_tls` and `broker.amqp_tls` as well. Other
+    arguments are settings, as in `posthouse.settings.Settings`. Retention and compaction run once a day, so
+    that records with times in the past stay; set `retention_check_seconds` to test them. `front_ends` are the
+    served protocols; protocols that are not part of Posthouse declare their listeners in a subclass of
+    `Settings`, `settings_class`.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class AsyncBroker(ListenerAddresses):
             settings["superusers"] = (next(iter(self._users)), *settings.get("superusers", ()))
         if data is not None:
             settings["data"] = Path(data)
+        else:
+            settings.setdefault("audit", None)  # a test leaves nothing in its working directory
         if database is not None:
             if front_ends is not FRONT_ENDS:
                 raise InvalidConfig("a broker on a shared storage serves the protocols of Posthouse only")

@@ -1,15 +1,19 @@
 """Quotas: whose counts, how long somebody waits, and that nobody gets more than its rate."""
 
 import math
+from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.broker.access import quotas as quotas_module
-from posthouse.broker.access.quotas import DEFAULT, MAX_DELAY, Entity, Quota, Quotas, TokenBucket, Who
+from posthouse.broker.access.quotas import DEFAULT, Entity, Quota, Quotas, Who
+from posthouse.broker.access.token_bucket import MAX_DELAY, TokenBucket
+from posthouse.broker.cluster_usage import ClusterUsage
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import InvalidQuota
+from posthouse.model.usage import Limited, Use
 from posthouse.storage.memory.engine import MemoryStorage
 
 
@@ -183,16 +187,32 @@ def test_keys(user: Who, client: Who) -> None:
 
 async def test_brokers_share_byte_rates() -> None:
     clock = ManualClock()
-    live = 1
-    quotas = Quotas(MemoryStorage(clock), clock, lambda: live)
+    others: list[UUID] = []
+    quotas = Quotas(MemoryStorage(clock), clock, ClusterUsage(b"secret", clock, lambda: others))
     await quotas.change(Entity("ann"), {Quota.WRITTEN: 120.0, Quota.TIME: 50.0})
-    assert quotas.take(Quota.WRITTEN, "ann", "", 240.0) == 1.0
-    live = 3
-    assert quotas.take(Quota.WRITTEN, "ann", "", 0.0) == 3.0, "a debt is paid at the new rate"
-    clock.advance(4.0)
+    assert quotas.take(Quota.WRITTEN, "ann", "", 120.0) == 0.0
+    assert quotas.take(Quota.READ, "ann", "", 1e9) == 0.0
+    others.extend([uuid4(), uuid4()])
+    clock.advance(60.0)
     assert quotas.take(Quota.WRITTEN, "ann", "", 40.0) == 0.0
     assert quotas.take(Quota.WRITTEN, "ann", "", 40.0) == 1.0
     assert quotas.take(Quota.TIME, "ann", "", 1.0) == 1.0, "half of the time of each broker"
-    live = 2
+
+
+async def test_others_are_told_who_uses_much_of_its_rate() -> None:
+    clock = ManualClock()
+    quotas = quotas_of(clock)
+    await quotas.change(Entity(DEFAULT), {Quota.WRITTEN: 100.0, Quota.READ: 1000.0, Quota.TIME: 50.0})
+    quotas.take(Quota.WRITTEN, "ann", "", 10.0)
+    quotas.take(Quota.READ, "ann", "", 10.0)
+    quotas.take(Quota.READ, "ben", "", 9000.0)
+    quotas.take(Quota.TIME, "ben", "", 9.0)
+    clock.advance(2.0)
+    told = {(each.kind, each.name): each for each in quotas.uses(0.04)}
+    ann, ben = Entity("ann").key().decode(), Entity("ben").key().decode()
+    assert told == {
+        (Limited.WRITTEN, ann): Use(Limited.WRITTEN, ann, 5.0, 100.0, wants_more=False),
+        (Limited.READ, ben): Use(Limited.READ, ben, 4500.0, 1000.0, wants_more=True),
+    }
     clock.advance(60.0)
-    assert quotas.take(Quota.WRITTEN, "ann", "", 120.0) == 1.0
+    assert list(quotas.uses(0.04)) == []

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from posthouse.model.address import Address
 from posthouse.model.clock import ManualClock
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import COORDINATOR, GROUPS
 from posthouse.storage.shared.administration.status import read_status
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import Seen
@@ -47,6 +47,41 @@ async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
     await scopes.close()
     for registry in (two, three):
         await registry.stop()
+
+
+async def test_leases_and_scopes_without_a_live_broker(logs: SharedLogs, clock: ManualClock) -> None:
+    one, two, three, four = [await registered(logs, name) for name in ("one", "two", "three", "four")]
+    await logs.release_lease()
+    held = [
+        await take_lease(logs.database, each._registration.incarnation, clock=clock)
+        for each in (one, two, three)
+    ]
+    leases = [each for each in held if each is not None]
+    assert len(leases) == 3
+    scopes = [Scopes(logs.database, each, Seen) for each in leases]
+    await scopes[0].take([COORDINATOR, *GROUPS[:2]])
+    await scopes[1].take(GROUPS[3:5])
+    again = await registered(logs, "two")
+    for registry in (one, two, three, four, again):
+        await registry.stop()
+    await logs.connection.execute(
+        "UPDATE posthouse.lease SET until = '-infinity' WHERE holder <> %s", [one._registration.incarnation]
+    )
+
+    found = await read_status(logs.connection)
+    assert {each.role for each in found.brokers} == {"gone"}
+    earlier = str(two._registration.incarnation)
+    assert [(each.holder, each.epoch, list(each.scopes)) for each in found.leases] == [
+        ("one", leases[0].epoch, ["coordinator", "groups/00", "groups/01"]),
+        (earlier, leases[1].epoch, ["groups/03", "groups/04"]),
+    ], "three has neither time nor scopes"
+    assert 0 < found.leases[0].seconds_left <= 8
+    assert found.leases[1].seconds_left == 0
+    assert found.free_scopes == ["groups/02", *(each.name for each in GROUPS[5:])]
+    for each in scopes:
+        await each.close()
+    for lease in leases:
+        await lease.release()
 
 
 async def test_tail_segments_and_objects(logs: SharedLogs) -> None:

@@ -13,11 +13,12 @@ from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, DecisionCache, Guard, OpenGuard, host_of
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.proven_users import ProvenUsers
-from posthouse.broker.access.quotas import LiveBrokers, Quotas, alone
+from posthouse.broker.access.quotas import Quotas
 from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
+from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig, LoginFailed, Unavailable
 from posthouse.model.networks import owner_of_peer
@@ -39,7 +40,7 @@ class AccessControl:
         clock: Clock,
         random: RandomBytes = os.urandom,
         *,
-        live_brokers: LiveBrokers = alone,
+        cluster: ClusterUsage = NO_OTHERS,
     ) -> None:
         self._settings = settings
         self._random = random
@@ -48,7 +49,7 @@ class AccessControl:
         self._storage = storage
         self.secret: Secret | None = None
         """Known once it is stored, if clients have to log in."""
-        self.sessions = Sessions(settings.max_connections_per_user)
+        self.sessions = Sessions(settings.max_connections_per_user, cluster)
         self.users = Users(
             storage,
             random,
@@ -60,7 +61,7 @@ class AccessControl:
             self.users, self._key_of_proven_users, takes_certificates=self._has_certificates
         )
         self.acls = Acls(storage)
-        self.quotas = Quotas(storage, clock, live_brokers)
+        self.quotas = Quotas(storage, clock, cluster)
         self.audit = Audit(settings.audit_path, clock)
         self.logins: Counter[str] = Counter()
         """By protocol."""

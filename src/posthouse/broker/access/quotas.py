@@ -4,9 +4,8 @@ A quota is set for an *entity*: a user, a client id, both, or the default of eit
 applies to a connection. Connections that share a quota share one token bucket, which fills at the rate of the
 quota and holds one second's worth. A client that takes more is throttled until its debt is paid.
 
-Where several brokers share a storage, each of them grants its part of a byte rate: the rate divided by the
-number of live brokers. So all of them together grant about the rate to a client that uses all of them, and
-less to one that uses some. The percentage is one of each broker's event loop, and is not divided.
+Where several brokers share a storage, a byte rate holds over all of them, approximately: see `shared_rate`.
+The percentage is one of each broker's event loop.
 
 Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UTF-8.
 """
@@ -14,15 +13,19 @@ Storage has one entry per entity in `Space.QUOTAS`: key and value are JSON in UT
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from posthouse.broker.access.shared_rate import SharedRate
+from posthouse.broker.access.token_bucket import TokenBucket
 from posthouse.broker.changes import SerializedChanges
+from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.broker.stored_entries import readable_entries
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidQuota
+from posthouse.model.usage import Limited, Use
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
@@ -47,9 +50,6 @@ class Default:
 DEFAULT: Final = Default()
 Who = str | Default | None
 
-MAX_DELAY = 30.0
-"""Maximum throttle time in seconds: clients that wait longer time out and reconnect."""
-_SECONDS_HELD = 1.0
 _MAX_BUCKETS = 10_000
 _LONGEST_REMEMBERED = 256
 """Maximum length of a client id in the table; longer ones are replaced by a digest. Clients choose them
@@ -81,45 +81,22 @@ class Entity:
         return cls(given.get("user"), given.get("client"))
 
 
-class TokenBucket:
-    __slots__ = ("_level", "_since", "rate")
-
-    def __init__(self, rate: float, now: float) -> None:
-        self.rate = rate
-        self._level = rate * _SECONDS_HELD
-        self._since = now
-
-    def take(self, amount: float, now: float) -> float:
-        """Take the amount; returns the throttle time in seconds."""
-        most = self.rate * _SECONDS_HELD
-        level = min(most, self._level + (now - self._since) * self.rate) - amount
-        self._since = now
-        # The debt is limited, so that a single large request does not throttle a client for hours.
-        self._level = max(level, -self.rate * MAX_DELAY)
-        return 0.0 if level >= 0 else min(-level / self.rate, MAX_DELAY)
-
-
-LiveBrokers = Callable[[], int]
-"""How many brokers serve clients of this storage now, this one included."""
-
-
-def alone() -> int:
-    return 1
+_KINDS = {Quota.WRITTEN: Limited.WRITTEN, Quota.READ: Limited.READ}
+"""Byte rates hold over all brokers. The percentage is one of each broker's event loop."""
+_Rate = SharedRate | TokenBucket
 
 
 class Quotas:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, clock: Clock, live_brokers: LiveBrokers = alone) -> None:
+    def __init__(self, storage: Storage, clock: Clock, cluster: ClusterUsage = NO_OTHERS) -> None:
         self._storage = storage
-        self._live_brokers = live_brokers
-        self._divisor = 1
-        """The number of live brokers that the rates of buckets are divided by."""
+        self._cluster = cluster
         self._changes = SerializedChanges()
         self._clock = clock
         self._quotas: dict[Entity, dict[Quota, float]] = {}
-        self._buckets: dict[tuple[Quota, Entity], TokenBucket] = {}
-        self._found: dict[tuple[str, str], dict[Quota, TokenBucket]] = {}
+        self._buckets: dict[tuple[Quota, Entity], _Rate] = {}
+        self._found: dict[tuple[str, str], dict[Quota, _Rate]] = {}
         self.throttles = 0
         """How often a connection has waited,"""
         self.throttled_seconds = 0.0
@@ -174,9 +151,6 @@ class Quotas:
         """Take the amount; returns the throttle time of the connection in seconds."""
         if self.is_empty:
             return 0.0
-        live = self._live_brokers()
-        if live != self._divisor:
-            self._divide(live)
         short = client if len(client) <= _LONGEST_REMEMBERED else _digest(client)
         found = self._found.get((user, short))
         if found is None:
@@ -188,12 +162,12 @@ class Quotas:
             return 0.0
         return bucket.take(amount, self._clock.monotonic())
 
-    def _divide(self, live: int) -> None:
-        factor = self._divisor / live
-        self._divisor = live
-        for (quota, _), bucket in self._buckets.items():
-            if quota is not Quota.TIME:
-                bucket.rate *= factor  # debts stay
+    def uses(self, least: float) -> Iterator[Use]:
+        """What clients of this broker use of byte rates, if it is at least that part of a rate."""
+        now = self._clock.monotonic()
+        for bucket in self._buckets.values():
+            if isinstance(bucket, SharedRate) and (use := bucket.use(now, least)) is not None:
+                yield use
 
     def waited(self, seconds: float) -> None:
         """A connection was throttled once, for that long: less than its debt if it was closed meanwhile."""
@@ -207,8 +181,8 @@ class Quotas:
         for key in [key for key in self._buckets if key[1].client is not None]:
             del self._buckets[key]
 
-    def _buckets_of(self, user: str, client: str, short: str) -> dict[Quota, TokenBucket]:
-        found = {}
+    def _buckets_of(self, user: str, client: str, short: str) -> dict[Quota, _Rate]:
+        found: dict[Quota, _Rate] = {}
         for quota in Quota:
             for entity in _most_exact_first(user, client):
                 rate = self._quotas.get(entity, {}).get(quota)
@@ -220,11 +194,16 @@ class Quotas:
                 )
                 bucket = self._buckets.get((quota, shared))
                 if bucket is None:
-                    amount = rate / 100 if quota is Quota.TIME else rate / self._divisor
-                    bucket = self._buckets[quota, shared] = TokenBucket(amount, self._clock.monotonic())
+                    bucket = self._buckets[quota, shared] = self._bucket(quota, shared, rate)
                 found[quota] = bucket
                 break
         return found
+
+    def _bucket(self, quota: Quota, entity: Entity, rate: float) -> _Rate:
+        now, kind = self._clock.monotonic(), _KINDS.get(quota)
+        if kind is None:
+            return TokenBucket(rate / 100, now)
+        return SharedRate(rate, now, self._cluster, kind, entity.key().decode())
 
 
 def _read(key: bytes, value: bytes) -> tuple[Entity, dict[Quota, float]]:

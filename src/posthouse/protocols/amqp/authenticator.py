@@ -98,7 +98,7 @@ class AmqpAuthenticator:
         except LoginFailed as failure:
             name = principal.name
             self._login.record(name, "connections", failure)
-            limit = self._access.sessions.count(name)
+            limit = self._access.sessions.limit
             raise not_allowed(
                 f"connection refused for user '{name}': user connection limit ({limit}) is reached"
             ) from None

@@ -51,12 +51,14 @@ DYNAMIC: Mapping[str, DynamicKey] = {
     "log.roll.ms": _topic_default("segment.ms", ConfigType.LONG),
     "log.segment.bytes": _topic_default("segment.bytes", ConfigType.INT),
     "max.connections": DynamicKey(
-        name=MOST_CONNECTIONS, type=ConfigType.INT, doc="How many clients may be connected at once."
+        name=MOST_CONNECTIONS,
+        type=ConfigType.INT,
+        doc="How many clients may be connected to this broker at once.",
     ),
     "max.connections.per.ip": DynamicKey(
         name=MOST_PER_ADDRESS,
         type=ConfigType.INT,
-        doc="How many clients of one network address may be connected at once.",
+        doc="How many clients of one network address may be connected at once, at all brokers together.",
     ),
     "message.max.bytes": _topic_default("max.message.bytes", ConfigType.INT),
 }

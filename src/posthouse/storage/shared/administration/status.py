@@ -39,6 +39,17 @@ class LeaseStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLease:
+    holder: str
+    """The name of the broker, or its incarnation if it is not registered: an import or export, or a start
+    before the last one."""
+    epoch: int
+    seconds_left: float
+    """0 when it is over: others may take the scopes."""
+    scopes: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotStatus:
     number: int
     state: str
@@ -96,6 +107,9 @@ class StorageStatus:
     """The cluster id of the data directory that is being imported, or whose import was interrupted."""
     brokers: Sequence[BrokerStatus]
     lease: LeaseStatus
+    leases: Sequence[BrokerLease]
+    """Those that last or have scopes."""
+    free_scopes: Sequence[str]
     slots: Sequence[SlotStatus]
     logs: LogsStatus
     objects: ObjectsStatus
@@ -118,6 +132,16 @@ FROM broker b, scope c WHERE c.name = 'coordinator' ORDER BY b.id
 _LEASE = """
 SELECT coalesce(b.name, c.holder::text) AS holder, c.epoch, lease_seconds(c.holder) AS seconds_left
 FROM scope c LEFT JOIN broker b ON b.incarnation = c.holder WHERE c.name = 'coordinator'
+"""
+_LEASES = """
+SELECT * FROM (
+    SELECT coalesce(b.name, l.holder::text) AS holder, l.epoch, lease_seconds(l.holder) AS seconds_left,
+           ARRAY(SELECT s.name FROM scope s WHERE s.holder = l.holder ORDER BY s.name) AS scopes
+    FROM lease l LEFT JOIN broker b ON b.incarnation = l.holder ORDER BY b.id, l.epoch
+) AS found WHERE seconds_left > 0 OR scopes <> '{}'
+"""
+_FREE_SCOPES = """
+SELECT name FROM scope WHERE holder IS NULL OR holder NOT IN (SELECT holder FROM lease) ORDER BY name
 """
 _SLOTS = """
 SELECT s.number, s.state, coalesce(r.runs, 0) AS runs,
@@ -180,6 +204,8 @@ async def read_status(connection: DatabaseConnection) -> StorageStatus:
             newest_version=newest_version(),
             brokers=[BrokerStatus(**row) for row in await _rows(connection, _BROKERS, live=LIVE_SECONDS)],
             lease=LeaseStatus(**lease),
+            leases=[BrokerLease(**row) for row in await _rows(connection, _LEASES)],
+            free_scopes=[row["name"] for row in await _rows(connection, _FREE_SCOPES)],
             slots=[SlotStatus(**row) for row in await _rows(connection, _SLOTS)],
             logs=LogsStatus(**logs),
             objects=ObjectsStatus(**objects),
