@@ -63,12 +63,6 @@ def everything(kafka: str, last: int) -> dict[int, tuple[bytes | None, bytes | N
     return found
 
 
-def latest(found: dict[int, tuple[bytes | None, bytes | None]]) -> dict[bytes | None, bytes]:
-    """The last value of each key that was not deleted."""
-    last = {found[offset][0]: found[offset][1] for offset in sorted(found)}
-    return {key: value for key, value in last.items() if value is not None}
-
-
 def test_consumers_read_across_what_was_removed(kafka: str) -> None:
     create(kafka, internal_segment_bytes="500", min_cleanable_dirty_ratio="0", delete_retention_ms="0")
     producer = Producer({"bootstrap.servers": kafka, "enable.idempotence": True, **QUIET})
@@ -84,7 +78,7 @@ def test_consumers_read_across_what_was_removed(kafka: str) -> None:
     is_compact = False
     while not is_compact:
         found = everything(kafka, 76)
-        assert latest(found) == expected, "compaction does not change what the last record of each key is"
+        # A reader beside a compaction may get an old value of a key and miss its tombstone, which is not kept here.
         is_compact = {key: value for key, value in found.values() if value is not None} == expected
         assert is_compact or time.monotonic() < deadline, found
     assert 0 not in found
