@@ -78,7 +78,7 @@ def test_consumers_read_across_what_was_removed(kafka: str) -> None:
     is_compact = False
     while not is_compact:
         found = everything(kafka, 76)
-        # A reader beside a compaction may get an old value of a key and miss its tombstone, which is not kept here.
+        # A reader beside a compaction may get an old value and miss its tombstone, which is not kept here.
         is_compact = {key: value for key, value in found.values() if value is not None} == expected
         assert is_compact or time.monotonic() < deadline, found
     assert 0 not in found
