@@ -77,7 +77,9 @@ def stored_in(data: Path | None = None) -> dict[str, Any]:
 
 
 def end_lease(data: Path) -> None:
-    """As if its time had passed, so that the next broker need not wait. The one that held it must be dead."""
+    """As if its time had passed. The broker that held it must be dead: the next one does not wait, and does
+    not name it to clients."""
     if IS_SHARED:
         with psycopg.connect(stored_in(data)["database"], autocommit=True) as connection:
             connection.execute("UPDATE posthouse.lease SET until = '-infinity'")
+            connection.execute("UPDATE posthouse.broker SET seen_at = '-infinity'")
