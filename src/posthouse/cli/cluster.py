@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="cluster",
     help="Show which broker holds which scope, and move scopes, before a broker is stopped for example. "
-    "A scope is a part of what one broker does for all: `coordinator` has transactions, queues, definitions "
-    "and housekeeping; consumer groups are in `groups/00` to `groups/63`, by the hash of their names.",
+    "A scope is a part of what one broker does for all: `coordinator` has transactions, queues and "
+    "definitions; consumer groups are in `groups/00` to `groups/63`, by the hash of their names; the "
+    "background work on logs is in `housekeeping/00` to `housekeeping/15`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -35,7 +36,11 @@ SomeBroker = Annotated[
     typer.Argument(metavar="BROKER", help="Name of the broker; without it the brokers choose again."),
 ]
 ScopeName = Annotated[
-    str, typer.Argument(metavar="SCOPE", help="The scope: coordinator, or groups/00 to groups/63.")
+    str,
+    typer.Argument(
+        metavar="SCOPE",
+        help="The scope: coordinator, groups/00 to groups/63, or housekeeping/00 to housekeeping/15.",
+    ),
 ]
 Wait = Annotated[
     float,
@@ -150,12 +155,19 @@ def _row(broker: dict[str, Any], scopes: Sequence[dict[str, Any]]) -> tuple[obje
 
 def _shortened(scopes: Sequence[str]) -> str:
     """groups/00-02 for groups/00, groups/01 and groups/02."""
-    others = [each for each in scopes if not each.startswith("groups/")]
+    numbers: dict[str, list[int]] = {}
+    for each in scopes:
+        kind, _, number = each.partition("/")
+        numbers.setdefault(kind, []).extend([int(number)] if number else [])
+    return " ".join(f"{kind}/{_ranges(found)}" if found else kind for kind, found in numbers.items())
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """00-02,05 for 0, 1, 2 and 5."""
     ranges: list[list[int]] = []
-    for number in sorted(int(each.removeprefix("groups/")) for each in scopes if each not in others):
+    for number in sorted(numbers):
         if ranges and number == ranges[-1][-1] + 1:
             ranges[-1].append(number)
         else:
             ranges.append([number])
-    texts = [f"{each[0]:02}" if len(each) == 1 else f"{each[0]:02}-{each[-1]:02}" for each in ranges]
-    return " ".join([*others, *([f"groups/{','.join(texts)}"] if texts else [])])
+    return ",".join(f"{each[0]:02}" if len(each) == 1 else f"{each[0]:02}-{each[-1]:02}" for each in ranges)
