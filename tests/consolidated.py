@@ -7,7 +7,7 @@ from functools import partial
 from uuid import UUID
 
 from posthouse.model.clock import SystemClock
-from posthouse.model.scopes import COORDINATOR, HOUSEKEEPING, Scope, scope_of_log
+from posthouse.model.scopes import COORDINATOR, Scope, scope_of_log
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
@@ -81,7 +81,7 @@ async def _holders(database: Database) -> dict[Scope, _HeldLease]:
 async def _consolidate(
     database: Database, store: ObjectStore, lease: _HeldLease, *, segment_bytes: int
 ) -> None:
-    """In the name of the holder of each scope. A scope may go to another broker meanwhile, so it is done
+    """In the name of the holders of the scopes. A scope may go to another broker meanwhile, so it is done
     again until nothing is left."""
     async with await database.connect("tests") as connection:
         loaded = await load(connection, TopicConfig(), coordinates=False)
@@ -89,21 +89,21 @@ async def _consolidate(
     async with asyncio.timeout(_DEADLINE_SECONDS):
         while await _has_runs(database, logs):
             holders = await _holders(database)
-            for scope in HOUSEKEEPING:
-                holder = holders.get(scope)
-                if holder is not None:
-                    consolidation = Consolidation(
-                        partial(database.connect, "tests"),
-                        store,
-                        ObjectNames(holder.incarnation),
-                        holder,
-                        KeptLogs(holder),
-                        lambda: loaded.topics,
-                        SystemClock(),
-                        HousekeepingMetrics(),
-                        ConsolidationSettings(segment_bytes=segment_bytes),
-                    )
-                    await consolidation.consolidate([each for each in logs if scope_of_log(each) == scope])
+            for holder in set(holders.values()):
+                consolidation = Consolidation(
+                    partial(database.connect, "tests"),
+                    store,
+                    ObjectNames(holder.incarnation),
+                    holder,
+                    KeptLogs(holder),
+                    lambda: loaded.topics,
+                    SystemClock(),
+                    HousekeepingMetrics(),
+                    ConsolidationSettings(segment_bytes=segment_bytes),
+                )
+                await consolidation.consolidate(
+                    [each for each in logs if holders.get(scope_of_log(each)) == holder]
+                )
 
 
 async def _has_runs(database: Database, logs: Sequence[int]) -> bool:
