@@ -1,6 +1,7 @@
 """Brokers that keep house for their own logs on one database: moves, deaths, and brokers without a scope."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, UnknownPartition
 from posthouse.model.ids import PartitionId
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, Scope, scope_of_log
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, Scope, scope_of_log, shard_of_log
 from posthouse.model.topics import Topic
 from posthouse.storage.operations import Trim
 from posthouse.storage.shared.database import Database, LeaseLost, ScopeNeeded
@@ -98,6 +99,20 @@ async def merge(storage: SharedStorage) -> None:
 def partition_of(two: Two, scope: Scope, topic: Topic) -> PartitionId:
     """One whose log belongs to the scope."""
     return next(each for each in topic.partition_ids() if scope_of_log(two.a._logs[each].id) == scope)
+
+
+async def test_python_and_sql_agree_on_the_scope_of_a_log(two: Two) -> None:
+    numbers = [*range(1, 2000), 10**6, 2**31 - 1]
+    found = await two.rows("SELECT id, shard_of_log(id), scope_of_log(id) FROM unnest(%s) AS id", numbers)
+    assert found == [(each, shard_of_log(each), scope_of_log(each).name) for each in numbers]
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 16, 64])
+def test_logs_are_spread_evenly_whatever_their_pattern(every: int) -> None:
+    """Topics with a like number of partitions, queues whose data and references take turns."""
+    counts = Counter(shard_of_log(number) for number in range(1, 1 + 1600 * every, every))
+    assert len(counts) == len(HOUSEKEEPING)
+    assert all(80 <= count <= 120 for count in counts.values())
 
 
 async def test_each_broker_consolidates_its_own_logs(two: Two) -> None:
