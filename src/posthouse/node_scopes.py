@@ -1,6 +1,6 @@
-"""The keeper: takes the scopes of groups that the plan gives this broker, and hands over the others.
+"""The keeper: takes the scopes that the plan gives this broker, and hands over the others.
 
-A scope is *held* if the database says so, and *loaded* if the broker serves its groups. Only what is held is
+A scope is *held* if the database says so, and *loaded* if the broker serves it. Only what is held is
 loaded, and only what is not loaded any more is released. A statement whose answer was lost is repeated: the
 next view of the cluster shows what became of it.
 
@@ -10,6 +10,7 @@ exchanged, the next one loads the scopes that the broker holds.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 SETTLED_SECONDS = 5.0
 """A broker gets scopes of others only after it has been alive for so long: it may be one that ends again."""
 HANDOVER_SECONDS = 1.0
-"""Between two scopes that a broker hands over, so that few groups move at a time."""
+"""Between two scopes that a broker hands over, so that few groups and logs move at a time."""
 _MOST_NAMES = 8
 
 
@@ -41,7 +42,7 @@ class ScopeLeases(Protocol):
 
 
 class ScopeServer(Protocol):
-    """Serves the groups of scopes."""
+    """Serves scopes that are spread."""
 
     async def take_scope(self, scope: Scope) -> None:
         """Raises PosthouseError if it cannot be loaded now."""
@@ -72,7 +73,7 @@ class ScopeKeeper:
         self._leases = leases
         self._monotonic = clock.monotonic
         self._moves = moves or ScopeMoves()
-        self._moves.held = 0
+        self._moves.held.clear()
         self._held: set[Scope] = set()
         self._loaded: set[Scope] = set()
         self._next_handover = clock.monotonic()
@@ -116,12 +117,12 @@ class ScopeKeeper:
         await self._load(server, planned)
         with self._logged("hand over scopes"):
             await self._hand_over_one(server, plan, view)
-        self._moves.held = len(self._held)
+        self._moves.held = _by_kind(self._held)
         if planned & self._held <= self._loaded and all(
             _holder(view, each) == self._own.id for each in self._held
         ):
             self.has_share.set()
-        return any(_holder(view, scope) != broker for scope, broker in plan.groups.items())
+        return any(_holder(view, scope) != broker for scope, broker in plan.holders.items())
 
     async def _take(self, planned: frozenset[Scope], view: ClusterView) -> None:
         """Those that no live broker holds. The database refuses them while the lease of a dead one lasts."""
@@ -131,7 +132,7 @@ class ScopeKeeper:
             return
         taken = await self._leases.take(sorted(free))
         self._held |= taken
-        self._moves.taken += len(taken)
+        self._moves.taken += _by_kind(taken)
         if taken:
             log.info("broker %s takes %s", self._own.name, _names(taken))
 
@@ -145,7 +146,7 @@ class ScopeKeeper:
 
     async def _hand_over_one(self, server: ScopeServer, plan: ScopePlan, view: ClusterView) -> None:
         own = self._own.id
-        others = {scope: broker for scope, broker in plan.groups.items() if broker != own}
+        others = {scope: broker for scope, broker in plan.holders.items() if broker != own}
         for scope in others.keys() - self._held:
             if _holder(view, scope) == own:  # by a statement whose answer was lost
                 await self._leases.release(scope)
@@ -167,7 +168,7 @@ class ScopeKeeper:
         await server.release_scope(scope)
         await self._leases.release(scope)
         self._held.discard(scope)
-        self._moves.handed_over += 1
+        self._moves.handed_over[scope.kind] += 1
         self._moves.unload_seconds.observe(self._monotonic() - began)
 
     @contextmanager
@@ -187,6 +188,10 @@ def _holder(view: ClusterView, scope: Scope) -> int | None:
     """None also if the lease of the broker is over."""
     found = view.holder_of(scope)
     return None if found is None or found.lease_seconds_left <= 0 else found.id
+
+
+def _by_kind(scopes: Iterable[Scope]) -> Counter[str]:
+    return Counter(scope.kind for scope in scopes)
 
 
 def _names(scopes: Iterable[Scope]) -> str:

@@ -6,11 +6,13 @@ from typing import Literal
 from posthouse.model.brokers import ClusterView
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
-from posthouse.model.scopes import GROUPS, Scope
+from posthouse.model.scopes import GROUPS, HOUSEKEEPING, Scope
 from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.scope_moves import ScopeMoves
 from tests.cluster.scope_views import cluster_broker, cluster_view
 
+ALL = frozenset((*GROUPS, *HOUSEKEEPING))
+"""The scopes that are spread."""
 Fault = Literal["before", "after"]
 """Whether a statement fails before it has an effect, or only its answer is lost."""
 
@@ -154,4 +156,4 @@ class ScopeCluster:
         assert all(self.table.held.get(scope) == each for scope, each in served)
 
     def all_served(self) -> bool:
-        return sum(self.counts().values()) == len(GROUPS)
+        return sum(self.counts().values()) == len(ALL)

@@ -12,12 +12,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from posthouse.cluster.scope_plan import plan_scopes
 from posthouse.model.brokers import ClusterView
-from posthouse.model.scopes import GROUPS, Scope
+from posthouse.model.scopes import GROUPS, HOUSEKEEPING, Scope
 from tests.cluster.scope_cluster import Fault, ScopeCluster
 
 _MOST_BROKERS = 4
 number = st.integers(0, 1000)
-scopes = st.sampled_from(GROUPS[:6])
+scopes = st.sampled_from([*GROUPS[:4], *HOUSEKEEPING[:2]])
 
 
 class Keepers(RuleBasedStateMachine):

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from posthouse.client import Client, Security
@@ -19,6 +20,7 @@ from tests.consolidated import consolidate
 
 pytestmark = pytest.mark.timeout(120)
 
+Sql = psycopg.Connection[tuple[object, ...]]
 SIGNED = "https://objects.example/"
 USERS = {"root": "secret", "reader": "secret"}
 
@@ -34,16 +36,16 @@ def store(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def brokers(url: str, store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ThreadBroker]]:
-    """A coordinator and a member, which have to be logged in to."""
+def brokers(url: str, sql: Sql, store: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ThreadBroker]]:
+    """A coordinator and a member, which have to be logged in to. The coordinator keeps all logs, so that
+    small ones share objects."""
     monkeypatch.setattr(DirectoryObjectStore, "sign", property(lambda store: sign))
     place: dict[str, Any] = {"database": url, "objects": store}
     login: dict[str, Any] = {"authentication": Authentication.REQUIRED, "superusers": ("root",)}
     with ExitStack() as stack:
-        yield [
-            stack.enter_context(running_broker(users=USERS, **place)),
-            stack.enter_context(running_broker(**place, **login)),
-        ]
+        first = stack.enter_context(running_broker(users=USERS, **place))
+        sql.execute("UPDATE scope SET wanted = (SELECT id FROM broker) WHERE name LIKE 'housekeeping/%'")
+        yield [first, stack.enter_context(running_broker(**place, **login))]
 
 
 def connected(broker: ThreadBroker, user: str = "root") -> Client:

@@ -19,6 +19,7 @@ from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.log_reader import LogReader
+from posthouse.broker.log_scopes import LogScopes
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
@@ -61,8 +62,8 @@ from posthouse.storage.spaces import Space
 class Broker:
     """`start` is enough to serve logs. Most of what stores state (transactions, queues, the schedule,
     definitions) needs `coordinate`, which one of several brokers on one storage does. In the others storage
-    refuses their commits, and they refuse what they would do without a commit. Groups need their scope: a
-    broker that is alone holds all, one of several holds those that it has taken.
+    refuses their commits, and they refuse what they would do without a commit. Groups and housekeeping of
+    logs need their scope: a broker that is alone holds all, one of several holds those that it has taken.
     """
 
     def __init__(
@@ -165,7 +166,10 @@ class Broker:
             predeclared_exchanges,
             tracer=tracer,
         )
-        self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention)
+        self.retention = Retention(
+            storage, self.groups.offsets, self.namespaces.retention, lambda: self.coordinates
+        )
+        self._log_scopes = LogScopes(storage, self.retention, check_seconds=settings.retention_check_seconds)
         self._group_scopes = GroupScopes(
             storage,
             self._held,
@@ -178,7 +182,6 @@ class Broker:
             self.namespaces,
             self.publishing,
             self._schedule,
-            self.retention,
             self._metrics_file,
             check_seconds=settings.retention_check_seconds,
         )
@@ -216,6 +219,7 @@ class Broker:
         self._storage.subscribe_definitions(self._definitions.changed)
         if not self._held.has_all:
             self._group_scopes.start()
+            self._log_scopes.start()
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
@@ -234,19 +238,23 @@ class Broker:
         self.coordinates = True
         if self._held.has_all:
             self._group_scopes.start()
+            self._log_scopes.start()
         self._coordination.start()
 
     def holds(self, scope: Scope) -> bool:
         """Whether this broker serves what the scope is about."""
-        return self.coordinates if scope == COORDINATOR else self._held.holds(scope)
+        if scope == COORDINATOR:
+            return self.coordinates
+        return self._log_scopes.holds(scope) if _is_of_logs(scope) else self._held.holds(scope)
 
     async def take_scope(self, scope: Scope) -> None:
-        """The database has given a scope of groups to this broker: load and serve it. Raises Unavailable."""
-        await self._group_scopes.take(scope)
+        """The database has given a scope of groups or housekeeping to this broker: load and serve it. Raises
+        Unavailable."""
+        await (self._log_scopes if _is_of_logs(scope) else self._group_scopes).take(scope)
 
     async def release_scope(self, scope: Scope) -> None:
-        """Give up a scope of groups: see `GroupScopes.release`. Raises Unavailable."""
-        await self._group_scopes.release(scope)
+        """Give it up: see `GroupScopes.release` and `LogScopes.release`. Raises Unavailable."""
+        await (self._log_scopes if _is_of_logs(scope) else self._group_scopes).release(scope)
 
     def _bind_producer_ids(self) -> None:
         if self.access.secret is not None:
@@ -255,6 +263,7 @@ class Broker:
     async def stop(self) -> None:
         self.wake_readers()
         try:
+            await self._log_scopes.stop()
             await self._group_scopes.stop()
             if self.coordinates:
                 await self._coordination.stop()
@@ -374,6 +383,8 @@ class Broker:
         if not 0 <= offset <= bounds.end:
             raise OffsetOutOfRange(f"offset {offset} is not between 0 and the end of the log at {bounds.end}")
         [outcome] = await self._storage.commit([Trim(partition_id, offset)])
+        if outcome.refusal is not None:
+            raise outcome.refusal
         return outcome.log_start
 
     async def create_topics(
@@ -455,3 +466,7 @@ class Broker:
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""
         return topic.existing_partition(partition)
+
+
+def _is_of_logs(scope: Scope) -> bool:
+    return scope.log_shard is not None

@@ -1,13 +1,12 @@
 """What one of several brokers on a storage does for all of them: loading, periodic work and closing.
 
 The parts exist in every broker. Where they are not loaded they are empty, and refuse what they are asked for.
-Groups are not among them: see `group_scopes`.
+Groups and housekeeping of logs are not among them: see `group_scopes` and `log_scopes`.
 """
 
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
-from posthouse.broker.retention import Retention
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.transactions.coordinator import Transactions
@@ -27,12 +26,11 @@ class Coordination:
         namespaces: Namespaces,
         publishing: Publishing,
         schedule: Schedule,
-        retention: Retention,
         metrics_file: MetricsFile,
         *,
         check_seconds: float,
     ) -> None:
-        """`check_seconds` is the interval of retention and compaction."""
+        """`check_seconds` is the interval in which transactional ids expire."""
         self._transactions = transactions
         self._namespaces = namespaces
         self._publishing = publishing
@@ -40,9 +38,8 @@ class Coordination:
         self._metrics_file = metrics_file
         self._chores = (
             Housekeeping([transactions.abort_expired], _TRANSACTION_CHECK_SECONDS),
-            Housekeeping([retention.enforce, transactions.expire], check_seconds),
+            Housekeeping([transactions.expire], check_seconds),
             Housekeeping([namespaces.retention.reclaim], _RECLAIM_SECONDS),
-            Housekeeping([retention.compact], check_seconds),
             Housekeeping([namespaces.expire_unused], _QUEUE_CHECK_SECONDS),
         )
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="cluster",
     help="Show which broker holds which scope, and move scopes, before a broker is stopped for example. "
-    "A scope is a part of what one broker does for all: `coordinator` has transactions, queues, definitions "
-    "and housekeeping; consumer groups are in `groups/00` to `groups/63`, by the hash of their names.",
+    "A scope is a part of what one broker does for all: `coordinator` has transactions, queues and "
+    "definitions; consumer groups are in `groups/00` to `groups/63`, by the hash of their names; the "
+    "background work on logs is in `housekeeping/00` to `housekeeping/15`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -36,7 +37,11 @@ SomeBroker = Annotated[
     typer.Argument(metavar="BROKER", help="Name of the broker; without it the brokers choose again."),
 ]
 ScopeName = Annotated[
-    str, typer.Argument(metavar="SCOPE", help="The scope: coordinator, or groups/00 to groups/63.")
+    str,
+    typer.Argument(
+        metavar="SCOPE",
+        help="The scope: coordinator, groups/00 to groups/63, or housekeeping/00 to housekeeping/15.",
+    ),
 ]
 Wait = Annotated[
     float,

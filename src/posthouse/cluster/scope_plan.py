@@ -1,14 +1,14 @@
 """Which broker should hold each scope.
 
 Every broker computes the plan from what its last heartbeat has found, and all of them find the same. Scopes
-of groups are spread evenly: no broker gets two more than another. A scope stays where it is if that is
-possible, so a broker that joins or leaves moves only the scopes that it gets or had. Rendezvous hashing
-decides which ones move, and where to: every broker has a score for every scope.
+of each kind are spread evenly: no broker gets two more of a kind than another. A scope stays where it is if
+that is possible, so a broker that joins or leaves moves only the scopes that it gets or had. Rendezvous
+hashing decides which ones move, and where to: every broker has a score for every scope.
 
 The plan does not change while it is carried out: a scope that was released is still planned for the same
 broker, and those that have arrived stay. Brokers whose views differ by a heartbeat therefore agree.
 
-A scope that an operator wants at a broker is planned for that one, and counts as one of its scopes. A broker
+A scope that an operator wants at a broker is planned for that one, and counts as one of its kind. A broker
 that is draining gets none, unless all are. A broker that starts gets none before it is ready, and one whose
 lease is over loses those that it has.
 """
@@ -20,28 +20,31 @@ from hashlib import blake2b
 from struct import Struct
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
-from posthouse.model.scopes import COORDINATOR, GROUPS, Scope
+from posthouse.model.scopes import COORDINATOR, SCOPES, SPREAD, Scope
 
 _BROKER = Struct(">i")
 _SCORE_BYTES = 8
-_MOST_SCORES = 64 * len(GROUPS)
+_MOST_SCORES = 64 * len(SCOPES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopePlan:
-    groups: Mapping[Scope, int]
-    """The id of the broker that should hold each scope of groups. Empty if no broker is ready."""
+    holders: Mapping[Scope, int]
+    """The id of the broker that should hold each scope that is spread. Empty if no broker is ready."""
 
     def of(self, broker: int) -> frozenset[Scope]:
-        """The scopes of groups that this broker should hold."""
-        return frozenset(scope for scope, planned in self.groups.items() if planned == broker)
+        """The scopes that this broker should hold."""
+        return frozenset(scope for scope, planned in self.holders.items() if planned == broker)
 
 
 def plan_scopes(view: ClusterView) -> ScopePlan:
     ready = [each for each in view.brokers if _is_ready(each)]
     brokers = sorted(each.id for each in ([each for each in ready if not each.is_draining] or ready))
     wanted = {scope: broker for scope, broker in view.wanted.items() if broker in brokers}
-    return ScopePlan(groups=_spread(view, brokers, wanted) if brokers else {})
+    planned: dict[Scope, int] = {}
+    for scopes in SPREAD.values() if brokers else ():
+        planned |= _spread(scopes, view, brokers, wanted)
+    return ScopePlan(holders=planned)
 
 
 def may_coordinate(view: ClusterView, broker: int, *, seconds: float = 0.0) -> bool:
@@ -63,10 +66,13 @@ def _is_ready(broker: ClusterBroker) -> bool:
     return broker.is_ready and broker.lease_seconds_left > 0
 
 
-def _spread(view: ClusterView, brokers: Sequence[int], wanted: Mapping[Scope, int]) -> dict[Scope, int]:
-    planned = {scope: wanted[scope] for scope in GROUPS if scope in wanted}
+def _spread(
+    scopes: Sequence[Scope], view: ClusterView, brokers: Sequence[int], wanted: Mapping[Scope, int]
+) -> dict[Scope, int]:
+    """Of one kind."""
+    planned = {scope: wanted[scope] for scope in scopes if scope in wanted}
     held: dict[int, list[Scope]] = {each: [] for each in brokers}
-    for scope in GROUPS:
+    for scope in scopes:
         holder = view.holder_of(scope)
         if scope not in planned and holder is not None and holder.id in held:
             held[holder.id].append(scope)
@@ -74,23 +80,24 @@ def _spread(view: ClusterView, brokers: Sequence[int], wanted: Mapping[Scope, in
     for broker in planned.values():
         fixed[broker] += 1
     room: dict[int, int] = {}
-    for broker, share in _shares(fixed, {each: fixed[each] + len(held[each]) for each in brokers}).items():
+    counts = {each: fixed[each] + len(held[each]) for each in brokers}
+    for broker, share in _shares(len(scopes), fixed, counts).items():
         own = share - fixed[broker]
         kept = sorted(held[broker], key=lambda scope: _score(scope, broker), reverse=True)[:own]
         planned.update(dict.fromkeys(kept, broker))
         room[broker] = own - len(kept)
-    planned.update(_placed([each for each in GROUPS if each not in planned], room))
+    planned.update(_placed([each for each in scopes if each not in planned], room))
     return planned
 
 
-def _shares(fixed: Mapping[int, int], held: Mapping[int, int]) -> dict[int, int]:
-    """How many scopes each broker should hold: at least those that are `fixed`, and otherwise as many as the
-    others. If they cannot be divided evenly, brokers that hold more already get one more."""
-    level = len(GROUPS) // len(fixed)
-    while sum(max(each, level) for each in fixed.values()) > len(GROUPS):
+def _shares(count: int, fixed: Mapping[int, int], held: Mapping[int, int]) -> dict[int, int]:
+    """How many of `count` scopes each broker should hold: at least those that are `fixed`, and otherwise as
+    many as the others. If they cannot be divided evenly, brokers that hold more already get one more."""
+    level = count // len(fixed)
+    while sum(max(each, level) for each in fixed.values()) > count:
         level -= 1
     shares = {broker: max(each, level) for broker, each in fixed.items()}
-    left = len(GROUPS) - sum(shares.values())
+    left = count - sum(shares.values())
     may_have_more = [broker for broker, share in shares.items() if share == level]
     may_have_more.sort(key=lambda broker: (held[broker] <= level, broker))
     for broker in may_have_more[:left]:

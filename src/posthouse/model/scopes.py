@@ -1,17 +1,29 @@
 """Scopes: what one broker of a cluster does for all of them, in parts that can lie with different brokers.
 
 A scope has one holder at a time. `coordinator` is everything that is not split: transactions, queues, the
-schedule, definitions and housekeeping. Consumer groups and share groups are split by the hash of their name.
-Both kinds are in the same scopes, because a name belongs to a group of one kind only.
+schedule, definitions, and the housekeeping that looks at all logs together. Two kinds are spread over all
+brokers:
+
+- Consumer groups and share groups, by the hash of their name. Both are in the same scopes, because a name
+  belongs to a group of one kind only.
+- Housekeeping of logs, by a hash of the number of the log. So the partitions of a large topic are spread,
+  too. A hash, because numbers come in patterns: the data and the references of queues take turns, for
+  example.
 
 A broker that is alone holds all of them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from types import MappingProxyType
 
 GROUP_SCOPES = 64
-_GROUPS = "groups/"
+HOUSEKEEPING_SCOPES = 16
+_GROUPS = "groups"
+_HOUSEKEEPING = "housekeeping"
+_GOLDEN_RATIO = 2654435761
+"""Of 2^32: multiples of it are spread evenly."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -22,14 +34,31 @@ class Scope:
         return self.name
 
     @property
+    def kind(self) -> str:
+        """`coordinator`, `groups` or `housekeeping`."""
+        return self.name.partition("/")[0]
+
+    @property
     def group_shard(self) -> int | None:
         """The number of a scope of groups; None for any other."""
-        return int(self.name.removeprefix(_GROUPS)) if self.name.startswith(_GROUPS) else None
+        return self._shard_of_kind(_GROUPS)
+
+    @property
+    def log_shard(self) -> int | None:
+        """The number of a scope of housekeeping; None for any other."""
+        return self._shard_of_kind(_HOUSEKEEPING)
+
+    def _shard_of_kind(self, wanted: str) -> int | None:
+        kind, _, shard = self.name.partition("/")
+        return int(shard) if kind == wanted else None
 
 
 COORDINATOR = Scope("coordinator")
-GROUPS = tuple(Scope(f"{_GROUPS}{number:02}") for number in range(GROUP_SCOPES))
-SCOPES = (COORDINATOR, *GROUPS)
+GROUPS = tuple(Scope(f"{_GROUPS}/{number:02}") for number in range(GROUP_SCOPES))
+HOUSEKEEPING = tuple(Scope(f"{_HOUSEKEEPING}/{number:02}") for number in range(HOUSEKEEPING_SCOPES))
+SPREAD: Mapping[str, tuple[Scope, ...]] = MappingProxyType({_GROUPS: GROUPS, _HOUSEKEEPING: HOUSEKEEPING})
+"""Those that are spread over all brokers, by kind."""
+SCOPES = (COORDINATOR, *GROUPS, *HOUSEKEEPING)
 
 
 def shard_of(owner: bytes) -> int:
@@ -40,3 +69,13 @@ def shard_of(owner: bytes) -> int:
 
 def scope_of_group(group: str) -> Scope:
     return GROUPS[shard_of(group.encode())]
+
+
+def shard_of_log(log: int) -> int:
+    """The number of the scope that housekeeping of the log with this number in the database belongs to. The
+    SQL function `shard_of_log` is the same."""
+    return (log * _GOLDEN_RATIO % 2**32) >> 28
+
+
+def scope_of_log(log: int) -> Scope:
+    return HOUSEKEEPING[shard_of_log(log)]

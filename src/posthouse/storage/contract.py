@@ -14,6 +14,7 @@ from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Slice, TimestampedOffset
 from posthouse.storage.condition import StorageCondition
 from posthouse.storage.definition_changes import DefinitionsChanged
+from posthouse.storage.log_scopes import LogScopes
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.outcomes import Outcome
@@ -43,6 +44,10 @@ class Storage(PartitionView, Protocol):
     @property
     def shared_state(self) -> SharedState | None:
         """None unless other brokers may change state: see `shared_state`."""
+
+    @property
+    def log_scopes(self) -> LogScopes | None:
+        """None unless housekeeping of logs is divided among several brokers: see `log_scopes`."""
 
     @property
     def segment_objects(self) -> SegmentObjects | None:
@@ -180,11 +185,12 @@ class Storage(PartitionView, Protocol):
         """Remove records that the topics' retention settings have expired and that lie below `needed`.
 
         `retention.local.*` removes only whole closed segments below `archived`. Returns the partitions that
-        `needed` held back, with the start that retention would have set.
+        `needed` held back, with the start that retention would have set. In a storage that several brokers
+        share: of the logs of `log_scopes`, and in the coordinator those of coordinated topics.
         """
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
         """Compact the compacted topics: remove records whose key has a later record. May take long.
 
-        Records from `needed` on stay unchanged.
+        Records from `needed` on stay unchanged. Of the same logs as `enforce_retention`.
         """

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.records.batch import BatchHeader, parse_header
 from posthouse.records.references import NEVER, Reference, build_references
 from posthouse.storage.owners import owner_of
@@ -81,10 +82,16 @@ class Refer:
 
 @dataclass(slots=True)
 class Trim:
-    """Raise the start of a partition to `offset`; readers lose the records below it at once."""
+    """Raise the start of a partition to `offset`; readers lose the records below it at once.
+
+    In a storage that several brokers share, one that does not coordinate names the scope of housekeeping that
+    the log belongs to. The outcome has a refusal if the topic became `is_coordinated` or was deleted.
+    """
 
     partition: PartitionId
     offset: int
+    scope: Scope | None = None
+    """None in the name of the coordinator."""
 
 
 @dataclass(slots=True)

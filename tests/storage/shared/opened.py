@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from uuid import UUID, uuid4
 
 from posthouse.model.clock import Clock
-from posthouse.model.scopes import SCOPES, Scope
+from posthouse.model.scopes import HOUSEKEEPING, SCOPES, Scope
 from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
@@ -87,19 +87,25 @@ async def make_member(
     inline_bytes: int = 2**19,
     lease: TestLease | None = None,
     last_commits: LastCommits | None = None,
+    upkeep: UpkeepSettings | None = None,
 ) -> SharedStorage:
-    """Of a broker that is not the coordinator. There must have been one."""
-    return SharedStorage(
+    """Of a broker that is not the coordinator. There must have been one. It keeps the logs of the scopes of
+    its lease."""
+    held = lease or await take_lease(database, scopes=())
+    made = SharedStorage(
         database,
         objects,
         PlainBlocks(objects),
-        lease or await take_lease(database, scopes=()),
+        held,
         coordinates=False,
         clock=clock,
         tail_bytes=tail_bytes,
         inline_bytes=inline_bytes,
         last_commits=last_commits,
+        upkeep=upkeep,
     )
+    await keep_logs(made, held)
+    return made
 
 
 async def make_shared(
@@ -112,10 +118,11 @@ async def make_shared(
     on_fenced: Callable[[], None] = lambda: None,
     incarnation: UUID | None = None,
     upkeep: UpkeepSettings | None = None,
+    scopes: Collection[Scope] = SCOPES,
 ) -> SharedStorage:
-    lease = await take_lease(database, incarnation)
+    lease = await take_lease(database, incarnation, scopes)
     lease.on_fenced = on_fenced
-    return SharedStorage(
+    made = SharedStorage(
         database,
         objects,
         PlainBlocks(objects),
@@ -126,6 +133,42 @@ async def make_shared(
         inline_bytes=inline_bytes,
         upkeep=upkeep,
     )
+    await keep_logs(made, lease)
+    return made
+
+
+async def keep_logs(storage: SharedStorage, lease: TestLease) -> None:
+    """Of all scopes of housekeeping that the broker holds, as its keeper does it."""
+    for scope in HOUSEKEEPING:
+        if lease.holds(scope):
+            await storage.log_scopes.take(scope)
+
+
+async def move_scope(database: Database, scope: Scope, holder: SharedStorage, to: SharedStorage) -> None:
+    """From one broker to another, as their keepers do it."""
+    await holder.log_scopes.release(scope)
+    await release_scope(database, scope, holder)
+    lease = to._lease
+    assert isinstance(lease, TestLease)
+    async with await database.connect("tests") as connection:
+        found = await connection.execute(
+            "SELECT take_scopes(%s, %s, %s)", [lease.incarnation, lease.epoch, [scope.name]]
+        )
+        [(answer,)] = await found.fetchall()
+    assert scope.name in answer["taken"]
+    lease.scopes.add(scope)
+    await to.log_scopes.take(scope)
+
+
+async def release_scope(database: Database, scope: Scope, holder: SharedStorage) -> None:
+    """In the database only: the broker may still believe to hold it."""
+    lease = holder._lease
+    assert isinstance(lease, TestLease)
+    lease.scopes.discard(scope)
+    async with await database.connect("tests") as connection:
+        await connection.execute(
+            "SELECT release_scope(%s, %s, %s)", [lease.incarnation, lease.epoch, scope.name]
+        )
 
 
 @asynccontextmanager

@@ -44,6 +44,9 @@ class View:
             self._bounds[partition] = Bounds(start, end, stable)
             self._ids[partition] = id
 
+    async def refresh_definitions(self) -> None:
+        """No-op: no other broker changes them."""
+
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         return asyncio.ensure_future(self._commit(operations))
 
@@ -52,4 +55,4 @@ class View:
             assert isinstance(each, Trim)
             await self._logs.trim(self._ids[each.partition], each.offset)
         await self.refresh()
-        return []
+        return [Outcome(-1, self._bounds[each.partition].start) for each in operations]  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import psycopg
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import HOUSEKEEPING, Scope
 from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers, parse_header
 from posthouse.records.record import iter_records
@@ -17,6 +17,7 @@ from posthouse.records.references import Reference, build_references
 from posthouse.storage.files.segments.segment import HEADER_BYTES
 from posthouse.storage.shared.administration.verify import SharedTally, SharedVerification
 from posthouse.storage.shared.database import Database, DatabaseConnection
+from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.reads.pieces import find_pieces, read_inline
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow, batches_of
@@ -64,14 +65,18 @@ class SharedLogs:
         self.clock = clock
         self.objects = MemoryObjects(clock)
         self.lease = Lease()
+        self.kept = KeptLogs(self.lease)
         self.names = ObjectNames(self.lease.incarnation)
         self.step: Step = lambda name: None
         self.topics: dict[TopicId, Topic] = {}
 
     async def take_lease(self) -> None:
-        """The broker that had it before is fenced."""
+        """With all scopes. The broker that had it before is fenced."""
         before = self.lease.incarnation
         self.lease = Lease(epoch=self.lease.epoch + 1)
+        self.kept = KeptLogs(self.lease)
+        for scope in HOUSEKEEPING:
+            self.kept.take(scope)
         self.names = ObjectNames(self.lease.incarnation)
         async with self.connection.transaction():
             await self.connection.execute("SELECT fence(%s)", [before])

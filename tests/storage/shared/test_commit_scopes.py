@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import TopicId
-from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, scope_of_group
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, Scope, scope_of_group
 from posthouse.records.batch import parse_header
 from posthouse.records.control import build_marker
 from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
@@ -55,6 +55,7 @@ def marker() -> Append:
         ([Put(Space.USERS, b"ada", b"")], {COORDINATOR}),
         ([Put(Space.QUEUE_PROGRESS, bytes(40), b""), offset("orders")], {COORDINATOR, ORDERS}),
         ([Trim(PARTITION, 1)], {COORDINATOR}),
+        ([Trim(PARTITION, 1, HOUSEKEEPING[3])], {HOUSEKEEPING[3]}),
         ([Refer(OTHER, [Run(PARTITION, 0, 1, 1)])], {COORDINATOR}),
         ([numbered(PARTITION, 0, transactional=True), offset("orders")], {COORDINATOR, ORDERS}),
         ([admitted_batch(PARTITION, 0)], set()),

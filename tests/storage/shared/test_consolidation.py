@@ -25,6 +25,7 @@ def consolidation(
         logs.objects,
         logs.names,
         logs.lease,
+        logs.kept,
         lambda: logs.topics,
         logs.clock,
         metrics or HousekeepingMetrics(),

@@ -28,6 +28,7 @@ def merging(
         logs.objects,
         logs.names,
         logs.lease,
+        logs.kept,
         lambda: logs.topics,
         metrics or HousekeepingMetrics(),
         settings,

@@ -24,6 +24,7 @@ async def retention(logs: SharedLogs, metrics: StorageMetrics | None = None) -> 
     return Retention(
         logs.connect,
         logs.lease,
+        logs.kept,
         view,
         view.commit,
         logs.clock,

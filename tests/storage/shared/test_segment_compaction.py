@@ -46,6 +46,7 @@ async def compaction(
         logs.objects,
         CompactionSwap(logs.objects, logs.names, logs.lease, effects or Effects()),
         consolidation(logs),
+        logs.kept,
         view,
         logs.clock,
         metrics or StorageMetrics(),

@@ -88,8 +88,9 @@ class SharedMachine(LogMachine):
 
         async def all_parts() -> None:
             assert self.storage._upkeep is not None
-            for part in self.storage._upkeep._housekeeping._parts:
-                await part.run_once()
+            for each in (self.storage.log_scopes, self.storage._upkeep):
+                for part in each._housekeeping._parts:
+                    await part.run_once()
 
         self.run(all_parts())
 

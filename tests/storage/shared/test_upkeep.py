@@ -4,11 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import HOUSEKEEPING
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.housekeeping.garbage import GarbageSettings
+from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.log_upkeep import LogUpkeep
 from posthouse.storage.shared.housekeeping.slots import SlotSettings
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from tests.storage.shared.partition_view import View
@@ -28,22 +31,40 @@ OFTEN = UpkeepSettings(
 )
 
 
-async def upkeep(logs: SharedLogs, lost: list[LeaseLost]) -> Upkeep:
+def upkeep(logs: SharedLogs, lost: list[LeaseLost], metrics: HousekeepingMetrics) -> Upkeep:
+    return Upkeep(
+        logs.database,
+        logs.objects,
+        logs.lease,
+        on_lease_lost=lost.append,
+        clock=SystemClock(),
+        metrics=metrics,
+        settings=OFTEN,
+    )
+
+
+async def log_upkeep(logs: SharedLogs, lost: list[LeaseLost], metrics: HousekeepingMetrics) -> LogUpkeep:
+    """Of all logs."""
     view = View(logs)
     await view.refresh()
-    return Upkeep(
+    made = LogUpkeep(
         logs.database,
         logs.objects,
         logs.names,
         logs.lease,
         view,
         commit=view.commit,
+        barrier=view.refresh_definitions,
         effects=Effects(),
         on_lease_lost=lost.append,
         clock=SystemClock(),
+        metrics=metrics,
         storage_metrics=StorageMetrics(),
         settings=OFTEN,
     )
+    for scope in HOUSEKEEPING:
+        await made.take(scope)
+    return made
 
 
 async def until(is_true: Callable[[], Awaitable[bool]]) -> None:
@@ -61,7 +82,9 @@ async def test_everything_settles(logs: SharedLogs) -> None:
     before = await logs.read(log)
     await logs.connection.execute("UPDATE topic SET deleted_at = now() WHERE name = 'gone'")
     lost: list[LeaseLost] = []
-    work = await upkeep(logs, lost)
+    metrics = HousekeepingMetrics()
+    of_all, work = upkeep(logs, lost, metrics), await log_upkeep(logs, lost, metrics)
+    of_all.start()
     work.start()
 
     async def is_settled() -> bool:
@@ -75,14 +98,15 @@ async def test_everything_settles(logs: SharedLogs) -> None:
     await work.compact(nothing_needed)
     assert await logs.read(log) == before
     assert len(logs.objects.stored) == 1
-    assert work.metrics.consolidated_runs == 10
+    assert metrics.consolidated_runs == 10
 
     await logs.take_lease()
     await fill(logs, log, 1)
 
     async def is_lost() -> bool:
-        return bool(lost)
+        return len(lost) == 2
 
     await until(is_lost)
     await work.stop()
+    await of_all.stop()
     await logs.check()

@@ -1,4 +1,4 @@
-"""Housekeeping that is killed at each of its steps, one after the other, and then done again."""
+"""Housekeeping that is killed or loses its scopes at each of its steps, and then is done again."""
 
 from posthouse.model.clock import SystemClock
 from posthouse.storage.retention import nothing_needed
@@ -6,10 +6,11 @@ from posthouse.storage.shared.housekeeping.consolidation.consolidation import Co
 from posthouse.storage.shared.objects.names import hour_prefix
 from tests.postgres import cluster_only
 from tests.storage.compacted import COMPACT
-from tests.storage.shared.crashes import at_every_step
+from tests.storage.shared.crashes import at_every_step, without_scopes_at_every_step
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 from tests.storage.shared.test_garbage import HOUR_MS, garbage, known
+from tests.storage.shared.test_merging import ALL, consolidated, merging
 from tests.storage.shared.test_retention import removal
 from tests.storage.shared.test_segment_compaction import compaction, latest, write
 from tests.storage.shared.test_slots import slots
@@ -96,3 +97,39 @@ async def test_compaction(logs: SharedLogs) -> None:
         await (await compaction(logs)).run_once(nothing_needed)
 
     assert await at_every_step(logs, prepare, work, latest) > 15
+
+
+async def test_consolidation_without_its_scopes(logs: SharedLogs) -> None:
+    [log, other, large] = await logs.create(partitions=3, segment_bytes="500")
+
+    async def prepare() -> None:
+        await fill(logs, log, 4)
+        await fill(logs, other, 4)
+        await fill(logs, large, 12)
+
+    settings = ConsolidationSettings(due_bytes=0, mixed_bytes=1200, segment_bytes=600, fetch_bytes=300)
+    assert (
+        await without_scopes_at_every_step(logs, prepare, lambda: consolidation(logs, settings).run_once())
+        > 10
+    )
+
+
+async def test_merging_without_its_scopes(logs: SharedLogs) -> None:
+    [log, other] = await logs.create("orders", 2, **ALL)
+
+    async def prepare() -> None:
+        await consolidated(logs, log, other)
+
+    assert await without_scopes_at_every_step(logs, prepare, lambda: merging(logs).run_once()) > 5
+
+
+async def test_compaction_without_its_scopes(logs: SharedLogs) -> None:
+    [log] = await logs.create("orders", 1, **COMPACT | {"segment_bytes": "250"})
+
+    async def prepare() -> None:
+        await write(logs, log, *((b"%d" % (number % 3), b"%d" % number) for number in range(6)))
+
+    async def work() -> None:
+        await (await compaction(logs)).run_once(nothing_needed)
+
+    assert await without_scopes_at_every_step(logs, prepare, work, latest) > 15

@@ -279,6 +279,10 @@ class FileStorage:
         """No other broker changes it."""
 
     @property
+    def log_scopes(self) -> None:
+        """One broker keeps house for all logs."""
+
+    @property
     def segment_objects(self) -> None:
         """There is no object store."""
 

@@ -193,6 +193,10 @@ class MemoryStorage:
         """No other broker changes it."""
 
     @property
+    def log_scopes(self) -> None:
+        """One broker keeps house for all logs."""
+
+    @property
     def segment_objects(self) -> None:
         """There is no object store."""
 

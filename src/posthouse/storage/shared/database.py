@@ -36,7 +36,7 @@ class LeaseLost(StorageFenced):
 
 
 class ScopeNeeded(NotLeader):
-    """A broker was to commit what only the holder of a scope may, and does not hold it."""
+    """A broker was to do what only the holder of a scope may, and does not hold it. Nothing was done."""
 
 
 class CommitsLost(StorageFenced):
@@ -122,6 +122,8 @@ async def meaning(doing: str) -> AsyncIterator[None]:
 def translated(error: psycopg.Error, doing: str) -> Unavailable:
     if error.sqlstate == LEASE_LOST:
         return LeaseLost(f"{doing}: another broker has taken over ({one_line(error)})")
+    if error.sqlstate == SCOPE_NEEDED:
+        return ScopeNeeded(f"{doing}: {one_line(error)}")
     return DatabaseAway(f"{doing}: PostgreSQL did not do it: {one_line(error)}")
 
 

@@ -1,7 +1,8 @@
 """The log on PostgreSQL and an object store, behind the storage interface.
 
-The coordinator does everything. Any other broker, a member, appends to logs and reads them, and writes the
-state of the groups whose scopes it holds; it follows topics and cluster-wide state, and changes neither. The
+The coordinator does everything. Any other broker, a member, appends to logs and reads them, writes the state
+of the groups whose scopes it holds, and keeps house for the logs of its scopes; it follows topics and
+cluster-wide state, and changes neither. The
 database decides on offsets, producers and order; this broker's memory follows the outcomes, and what other
 brokers write. This module builds, opens and closes the parts, and checks that the storage is open and not
 fenced.
@@ -35,6 +36,7 @@ from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database, LeaseLost
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.log_upkeep import LogUpkeep
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
 from posthouse.storage.shared.logs.definition_follower import DefinitionFollower
@@ -130,6 +132,22 @@ class SharedStorage:
         pieces = PieceReader(readers, indexes, blocks, cache_bytes=cache_bytes)
         self._reads = Reads(readers, pieces, self._follower)
         self._definition_follower = DefinitionFollower(following, self._logs, self._topics, self._defaults)
+        self._upkeep_metrics = HousekeepingMetrics()
+        self.log_scopes = LogUpkeep(
+            database,
+            objects,
+            names,
+            lease,
+            self,
+            commit=self.commit,
+            barrier=self.barrier,
+            effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
+            on_lease_lost=self._on_fenced,
+            clock=clock,
+            metrics=self._upkeep_metrics,
+            storage_metrics=self.metrics,
+            settings=upkeep,
+        )
         self._upkeep: Upkeep | None = None
         if coordinates:
             self._definitions = Definitions(
@@ -144,14 +162,10 @@ class SharedStorage:
             self._upkeep = Upkeep(
                 database,
                 objects,
-                names,
                 lease,
-                self,
-                commit=self.commit,
-                effects=CompactionMirror(self._logs, self._tails, self._reads.moved),
                 on_lease_lost=self._on_fenced,
                 clock=clock,
-                storage_metrics=self.metrics,
+                metrics=self._upkeep_metrics,
                 settings=upkeep,
             )
         self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
@@ -228,6 +242,7 @@ class SharedStorage:
         self._lease.count_commits(lambda: self._committer.acknowledged)
         self._state = None
         self._follower.start(loaded.confirmed_losses)
+        self.log_scopes.start()
         if self._upkeep is not None:
             self._upkeep.start()
         else:
@@ -237,6 +252,7 @@ class SharedStorage:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
+        await self.log_scopes.stop()
         if self._upkeep is not None:
             await self._upkeep.stop()
         if self._definitions is not None:
@@ -340,7 +356,7 @@ class SharedStorage:
             objects_away_seconds=None if observed is None else observed.away_seconds,
             tail_bytes=self._tails.bytes,
             cache=CacheMetrics() if observed is None else observed.cache,
-            upkeep=(HousekeepingMetrics() if self._upkeep is None else self._upkeep.metrics).now(),
+            upkeep=self._upkeep_metrics.now(),
         )
 
     @property
@@ -385,12 +401,14 @@ class SharedStorage:
     async def enforce_retention(
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
-        held_back = await self._coordinated(self._upkeep).enforce_retention(archived, needed)
+        self._check_writable()
+        held_back = await self.log_scopes.enforce_retention(archived, needed)
         self._logs.expire_producers(self._clock.now_ms() - self._producer_expiry_ms)
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
-        await self._coordinated(self._upkeep).compact(needed)
+        self._check_writable()
+        await self.log_scopes.compact(needed)
 
     def _on_fenced(self, error: StorageFenced) -> None:
         if self._state is None:

@@ -152,8 +152,6 @@ async def test_a_member_changes_neither_topics_nor_state(brokers: Brokers) -> No
         brokers.b.create_topics([topic]),
         brokers.b.update_topic(topic),
         brokers.b.delete_topics([topic.id]),
-        brokers.b.compact(),
-        brokers.b.enforce_retention(),
     ):
         with pytest.raises(NotLeader):
             await refused

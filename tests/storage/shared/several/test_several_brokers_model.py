@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import OffsetOutOfRange
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING
 from posthouse.records.batch import iter_headers
 from posthouse.storage.bounds import Bounds, Slice
 from posthouse.storage.log_news import LogNews
@@ -29,14 +30,17 @@ from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import make_topic, values_in
 from tests.storage.compacted import COMPACT, Writer, marker, put
-from tests.storage.shared.opened import make_member, make_shared
+from tests.storage.shared.opened import make_member, make_shared, move_scope, take_lease
 from tests.storage.shared.several.brokers import Brokers, committed_in
 
 _UPKEEP = UpkeepSettings(
     consolidation=ConsolidationSettings(due_bytes=0, mixed_bytes=500, segment_bytes=400, fetch_bytes=300),
     slots=SlotSettings(open_seconds=0.0),
 )
-_ACTIONS = ("append", "append", "read", "read", "read", "transaction", "refresh", "hint", "trim", "house")
+_ACTIONS = (
+    *("append", "append", "read", "read", "read", "transaction", "refresh", "hint", "trim"),
+    *("house", "house", "move"),
+)
 
 steps = st.lists(
     st.lists(st.tuples(st.sampled_from(_ACTIONS), st.integers(0, 2**32)), min_size=1, max_size=4),
@@ -108,8 +112,11 @@ class _Consumer:
 
 
 class _Scene:
-    def __init__(self, brokers: Brokers, clock: ManualClock, logs: Sequence[_Log]) -> None:
+    def __init__(
+        self, brokers: Brokers, database: Database, clock: ManualClock, logs: Sequence[_Log]
+    ) -> None:
         self._brokers = brokers
+        self._database = database
         self._clock = clock
         self._logs = logs
         self._number = 0
@@ -122,11 +129,12 @@ class _Scene:
             each.grown(self._hints.extend)
 
     async def step(self, actions: Sequence[tuple[str, int]]) -> None:
-        """All at the same time, but each consumer reads once, and only one transaction goes on."""
+        """All at the same time, but each consumer reads once, only one transaction goes on, and one scope
+        moves."""
         self._clock.advance(3)
         work: list[Awaitable[None]] = []
         reading: set[int] = set()
-        is_busy = False
+        is_busy = is_moving = False
         for name, number in actions:
             chosen = random.Random(number)
             if name == "append":
@@ -143,6 +151,12 @@ class _Scene:
                 work.append(storage.refresh([log.partition], with_producers=with_producers))
             elif name == "hint":
                 chosen.choice(self._brokers).hinted([each for each in self._hints if chosen.random() < 0.3])
+            elif name == "house":
+                work.append(self._keep_house(chosen))
+            elif name == "move":
+                if not is_moving:
+                    is_moving = True
+                    work.append(self._move(chosen))
             elif not is_busy:
                 is_busy = True
                 work.append(self._by_coordinator(name, chosen))
@@ -188,15 +202,29 @@ class _Scene:
             if not log.open and chosen.random() < 0.3:
                 [outcome] = await a.commit([Trim(log.partition, chosen.randint(log.start, log.end))])
                 log.start = outcome.log_start
-        elif name == "house":
-            part = chosen.randrange(5)
-            assert a._upkeep is not None
-            if part == 4:
-                await a.compact()
-            else:
-                await a._upkeep._housekeeping._parts[part].run_once()
         else:
             await self._transaction(log, chosen)
+
+    async def _keep_house(self, chosen: random.Random) -> None:
+        """What the coordinator does for all, or any broker for its logs."""
+        a = self._brokers.a
+        assert a._upkeep is not None
+        part = chosen.randrange(6)
+        if part < 2:
+            await a._upkeep._housekeeping._parts[part].run_once()
+            return
+        storage = chosen.choice(self._brokers)
+        if part == 2:
+            await storage.compact()
+        elif part == 3:
+            await storage.enforce_retention()
+        else:
+            await storage.log_scopes._housekeeping._parts[part - 4].run_once()
+
+    async def _move(self, chosen: random.Random) -> None:
+        scope = chosen.choice(HOUSEKEEPING)
+        [holder] = [each for each in self._brokers if each.log_scopes.holds(scope)]
+        await move_scope(self._database, scope, holder, chosen.choice(self._brokers))
 
     async def _transaction(self, log: _Log, chosen: random.Random) -> None:
         producer = chosen.randint(1, 2)
@@ -261,12 +289,26 @@ async def _run(url: str, sequence: Sequence[Sequence[tuple[str, int]]], tail_byt
     database, objects = Database(url), MemoryObjectStore(clock)
     made = [
         await make_shared(
-            database, objects, clock, tail_bytes=tail_bytes, inline_bytes=inline, upkeep=_UPKEEP
+            database,
+            objects,
+            clock,
+            tail_bytes=tail_bytes,
+            inline_bytes=inline,
+            upkeep=_UPKEEP,
+            scopes=(COORDINATOR, *GROUPS, *HOUSEKEEPING[::3]),
         )
     ]
     made += [
-        await make_member(database, objects, clock, tail_bytes=tail_bytes, inline_bytes=inline)
-        for _ in range(2)
+        await make_member(
+            database,
+            objects,
+            clock,
+            tail_bytes=tail_bytes,
+            inline_bytes=inline,
+            lease=await take_lease(database, scopes=HOUSEKEEPING[number::3]),
+            upkeep=_UPKEEP,
+        )
+        for number in (1, 2)
     ]
     for each in made:
         await each.open()
@@ -280,7 +322,7 @@ async def _run(url: str, sequence: Sequence[Sequence[tuple[str, int]]], tail_byt
             _Log(plain.partition(0), is_compacted=False),
             _Log(compacted.partition(0), is_compacted=True),
         ]
-        scene = _Scene(brokers, clock, logs)
+        scene = _Scene(brokers, database, clock, logs)
         for actions in sequence:
             await scene.step(actions)
         await scene.finish()

@@ -16,7 +16,11 @@ from posthouse.protocols.membership import ClusterControl, Membership
 
 BrokerName = Annotated[str, Meta(min_length=1, max_length=255, description="Name of the broker.")]
 ScopeName = Annotated[
-    str, Meta(description="`coordinator`, or `groups/00` to `groups/63`; in a path the slash is `%2F`.")
+    str,
+    Meta(
+        description="`coordinator`, `groups/00` to `groups/63`, or `housekeeping/00` to `housekeeping/15`; "
+        "in a path the slash is `%2F`."
+    ),
 ]
 State = Annotated[
     Literal["ready", "draining", "starting"],
@@ -142,7 +146,8 @@ CLUSTER: Final = (
         path="/v1/cluster",
         summary="Which broker holds which scope",
         description="A scope is a part of what one broker does for all: the `coordinator` has transactions, "
-        "queues, definitions and housekeeping; consumer groups are in 64 scopes, by the hash of their names.",
+        "queues and definitions; consumer groups are in 64 scopes, by the hash of their names, and the "
+        "background work on logs is in 16.",
         tag="broker",
         handler=_describe,
         result=Cluster,

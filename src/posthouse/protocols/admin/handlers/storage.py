@@ -37,7 +37,11 @@ class CacheView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConsolidationView(msgspec.Struct, frozen=True, kw_only=True):
-    lag_seconds: Annotated[float, Meta(description="How long the oldest run waits beyond its time.")]
+    """By this broker. Others consolidate other logs: `posthouse storage status` is about all of them."""
+
+    lag_seconds: Annotated[
+        float, Meta(description="How long the oldest run of its logs waits beyond its time.")
+    ]
     segments: Annotated[int, Meta(description="Written since the broker took the lease.")]
     bytes: int
     damaged_logs: Annotated[int, Meta(description="Logs that cannot be consolidated further.")]

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from posthouse.model.scopes import SPREAD
 from posthouse.protocols.admin.metrics.family import counter, gauge, histogram
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.membership import Membership
@@ -14,10 +15,12 @@ HOLDER: Final = gauge(
 )
 EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the coordinator; every takeover raises it.")
 LEFT: Final = gauge("posthouse_lease_seconds", "How long the coordinator's lease lasts unless it is renewed.")
-SCOPES: Final = gauge("posthouse_scopes_held", "Scopes of groups that this broker holds.")
-TAKEN: Final = counter("posthouse_scopes_taken_total", "Scopes of groups that this broker took.")
+SCOPES: Final = gauge(
+    "posthouse_scopes_held", "Scopes that this broker holds, of groups and housekeeping.", "kind"
+)
+TAKEN: Final = counter("posthouse_scopes_taken_total", "Scopes that this broker took.", "kind")
 HANDED_OVER: Final = counter(
-    "posthouse_scopes_handed_over_total", "Scopes of groups that this broker handed over to another one."
+    "posthouse_scopes_handed_over_total", "Scopes that this broker handed over to another one.", "kind"
 )
 MOVES: Final = histogram(
     "posthouse_scope_move_duration_seconds",
@@ -73,8 +76,9 @@ def collect(membership: Membership | None, traffic: PeerTraffic | None, samples:
     samples.add(HOLDER, int(membership.lease is not None and membership.lease.is_valid))
     samples.add(EPOCH, membership.epoch)
     samples.add(LEFT, membership.lease_seconds_left)
-    samples.add(SCOPES, membership.moves.held)
-    samples.add(TAKEN, membership.moves.taken)
-    samples.add(HANDED_OVER, membership.moves.handed_over)
+    for kind in SPREAD:
+        samples.add(SCOPES, membership.moves.held[kind], kind)
+        samples.add(TAKEN, membership.moves.taken[kind], kind)
+        samples.add(HANDED_OVER, membership.moves.handed_over[kind], kind)
     samples.add(MOVES, membership.moves.load_seconds, "load")
     samples.add(MOVES, membership.moves.unload_seconds, "unload")

@@ -41,12 +41,14 @@ DISK_HITS: Final = counter("posthouse_block_cache_disk_hits_total", "Blocks that
 CACHE: Final = gauge("posthouse_block_cache_bytes", "Blocks in memory.")
 DISK_CACHE: Final = gauge("posthouse_disk_cache_bytes", "Blocks in the disk cache.")
 LAG: Final = gauge(
-    "posthouse_consolidation_lag_seconds", "How long the oldest run waits for consolidation beyond its time."
+    "posthouse_consolidation_lag_seconds",
+    "How long the oldest run waits for consolidation beyond its time, of the logs that this broker keeps.",
 )
 SEGMENTS: Final = counter("posthouse_consolidated_segments_total", "Segments that consolidation wrote.")
 CONSOLIDATED: Final = counter("posthouse_consolidated_bytes_total", "Bytes of those segments.")
 DAMAGED: Final = gauge(
-    "posthouse_consolidation_damaged_logs", "Logs whose consolidation waits because of damage."
+    "posthouse_consolidation_damaged_logs",
+    "Logs that this broker keeps and whose consolidation waits because of damage.",
 )
 SLOTS: Final = gauge("posthouse_free_slots", "Slots of the database that are empty, of 16.")
 DOOMED: Final = gauge("posthouse_doomed_objects", "Objects that are not used any more and not deleted yet.")

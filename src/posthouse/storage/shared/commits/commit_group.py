@@ -42,7 +42,7 @@ class CommitVerdict(IntEnum):
     VOID = 5
     """Another operation of the commit was refused."""
     COORDINATED = 6
-    """Only the coordinator appends to this log."""
+    """Only the coordinator appends to this log, and trims it."""
     DELETED = 7
     NOT_ADMITTED = 8
     """Only the coordinator appends to this transaction, or it has ended."""
@@ -221,10 +221,10 @@ class CommitGroup:
                     size = _apply(operation, outcome, log, tails, now_ms, first_open)
                     if size or isinstance(operation, Trim):  # other brokers are told of the new start
                         arrived.append((operation.partition, size))
-                elif isinstance(operation, Append) and verdict in _REFUSED:
+                elif isinstance(operation, Append | Trim) and verdict in _REFUSED:
                     refusal = _refusal(operation, log, verdict, answer.details[at])
                     outcome = Outcome(-1, answer.starts[at], refusal)
-                    if operation.required and void is None:
+                    if isinstance(operation, Append) and operation.required and void is None:
                         void = OperationRefused(operation, refusal)
                 outcomes.append(outcome)
                 at += 1
@@ -311,12 +311,13 @@ def _apply(
     return header.length
 
 
-def _refusal(append: Append, log: SharedLog, verdict: int, detail: int) -> PosthouseError:
+def _refusal(operation: Append | Trim, log: SharedLog, verdict: int, detail: int) -> PosthouseError:
     if verdict == CommitVerdict.COORDINATED:
-        return NotLeader(f"{log.name} feeds queues: only the coordinator of the cluster appends to it")
+        return NotLeader(f"{log.name} feeds queues: only the coordinator of the cluster writes to it")
     if verdict == CommitVerdict.DELETED:
         return UnknownPartition(f"the topic of {log.name} is deleted")
-    header = append.header
+    assert isinstance(operation, Append)
+    header = operation.header
     producer = header.producer_id
     if verdict == CommitVerdict.NOT_ADMITTED:
         return NotLeader(f"only the coordinator appends to the transaction of producer {producer}")

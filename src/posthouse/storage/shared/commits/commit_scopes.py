@@ -4,14 +4,14 @@ The coordinator may do everything, except to write state of groups: that needs t
 of a transaction is an exception: it writes offsets of any group, and that group's holder reads them again.
 Progress of share groups does not name its group, so its scope is not checked.
 
-A broker that is not the coordinator appends to logs, to transactions only what was admitted, and writes state
-of its groups.
+A broker that is not the coordinator appends to logs, to transactions only what was admitted, trims logs whose
+housekeeping it does, and writes state of its groups.
 """
 
 from collections.abc import Iterable, Sequence
 
 from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, shard_of
-from posthouse.storage.operations import Append, Operation, Put
+from posthouse.storage.operations import Append, Operation, Put, Trim
 from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.spaces import Space
@@ -31,6 +31,8 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
             if each.header.is_control or (each.header.is_transactional and each.admission is None):
                 found.add(COORDINATOR)
                 ends_transaction = ends_transaction or each.header.is_control
+        elif isinstance(each, Trim):
+            found.add(each.scope or COORDINATOR)
         elif not isinstance(each, Put):
             found.add(COORDINATOR)
         elif each.space == Space.OFFSETS:

@@ -12,3 +12,6 @@ class FreshView(PartitionView, Protocol):
 
     async def refresh(self, partitions: Sequence[PartitionId], *, with_producers: bool = False) -> None:
         """See `Storage.refresh`."""
+
+    async def refresh_definitions(self) -> None:
+        """See `Storage.refresh_definitions`. Settings of topics decide what is removed."""

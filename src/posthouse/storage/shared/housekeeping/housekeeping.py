@@ -1,4 +1,4 @@
-"""The background work of the coordinator, one part after the other.
+"""Background work on the shared storage, one part after the other.
 
 Retention and compaction are not here: the broker calls them, because they ask it what is still needed.
 """
@@ -39,7 +39,7 @@ class Housekeeping:
         self._task = asyncio.create_task(self._run(), name="shared storage housekeeping")
 
     async def stop(self) -> None:
-        """A step that is under way is cut off: the next coordinator does it again."""
+        """A step that is under way is cut off: the next broker does it again."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What housekeeping of the shared storage counts, since the broker became the coordinator."""
+"""What housekeeping of the shared storage counts in this broker, since the storage was opened."""
 
 from posthouse.storage.remote_metrics import UpkeepMetrics
 
@@ -29,7 +29,8 @@ class HousekeepingMetrics:
         self.segments_written = 0
         self.consolidation_seconds = 0.0
         self.consolidation_lag_seconds = 0.0
-        """How long the oldest run waits for consolidation beyond its time, as of the last turn."""
+        """How long the oldest run of its logs waits for consolidation beyond its time, as of the last
+        turn."""
         self.damaged_logs = 0
         """Logs that the last turn could not consolidate further."""
         self.merged_segments = 0

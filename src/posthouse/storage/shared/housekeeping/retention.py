@@ -1,7 +1,8 @@
 """Retention: removes expired records of logs, except those that consumers or queues still need.
 
 The rules are those of the file engine, for pieces (segments and runs) instead of segment files. Retention
-moves starts only, by ordinary commits; `Removal` removes what lies below them.
+moves starts only, by ordinary commits; `Removal` removes what lies below them. Each broker does it for the
+logs that it cleans (`KeptLogs`). The commits name the scopes of these logs.
 """
 
 import asyncio
@@ -10,14 +11,17 @@ from dataclasses import dataclass
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import Scope, scope_of_log
 from posthouse.model.topic_config import TopicConfig
+from posthouse.model.topics import Topic
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Operation, Trim
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.retention import KeptElsewhere, Needed, checked_archived
-from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.database import DatabaseConnection, ScopeNeeded, meaning
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.fresh_view import FreshView
+from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 
 _LOGS_AT_ONCE = 500
 _PIECES_AT_ONCE = 1000
@@ -41,6 +45,7 @@ CROSS JOIN LATERAL (
     ORDER BY base LIMIT %(pieces)s
 ) p
 WHERE l.start < l.next AND l.id > %(after)s AND (%(logs)s::integer[] IS NULL OR l.id = ANY (%(logs)s))
+  AND (l.coordinated OR shard_of_log(l.id) = ANY (%(shards)s))
 ORDER BY l.id, p.base
 LIMIT %(rows)s
 """
@@ -68,6 +73,7 @@ class Retention:
         self,
         connect: Callable[[], Awaitable[DatabaseConnection]],
         lease: HeldLease,
+        kept: KeptLogs,
         view: FreshView,
         commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
         clock: Clock,
@@ -77,6 +83,7 @@ class Retention:
     ) -> None:
         self._connect = connect
         self._lease = lease
+        self._kept = kept
         self._view = view
         self._commit = commit
         self._clock = clock
@@ -84,7 +91,7 @@ class Retention:
         self._producer_expiry_ms = producer_expiry_ms
 
     async def enforce(self, archived: KeptElsewhere, needed: Needed) -> dict[PartitionId, int]:
-        """See `Storage.enforce_retention`."""
+        """See `Storage.enforce_retention`. For the logs that this broker cleans."""
         held_back: dict[PartitionId, int] = {}
         async with await self._connect() as connection:
             await self._expire_producers(connection)
@@ -101,12 +108,15 @@ class Retention:
         before = self._clock.now_ms() - self._producer_expiry_ms
         removed = _PRODUCERS_AT_ONCE
         while removed == _PRODUCERS_AT_ONCE:
-            async with meaning("removing old producers"):
-                found = await connection.execute(
-                    "SELECT expire_producers(%s, %s, %s, %s)",
-                    [self._lease.incarnation, self._lease.epoch, before, _PRODUCERS_AT_ONCE],
-                )
-                [(removed,)] = await found.fetchall()
+            wanted = [self._lease.incarnation, self._lease.epoch, before, _PRODUCERS_AT_ONCE]
+            try:
+                async with meaning("removing old producers"):
+                    found = await connection.execute(
+                        "SELECT expire_producers(%s, %s, %s, %s, %s)", [*wanted, self._kept.shards]
+                    )
+            except ScopeNeeded:
+                return  # a scope has just been released; the rest has time until the next turn
+            [(removed,)] = await found.fetchall()
 
     async def _pieces(
         self,
@@ -122,6 +132,7 @@ class Retention:
             "after": after,
             "logs": None if logs is None else list(logs),
             "rows": rows,
+            "shards": self._kept.shards,
         }
         async with meaning("looking for expired records"):
             found = await (await connection.execute(_PIECES, wanted)).fetchall()
@@ -136,11 +147,11 @@ class Retention:
 
     async def _candidates(self, connection: DatabaseConnection, logs: Sequence[_Log]) -> list[int]:
         """The logs whose first piece may be expired."""
-        topics, now = self._view.topics, self._clock.now_ms()
+        now = self._clock.now_ms()
         configs = {
             log.id: topic.config
             for log in logs
-            if (topic := topics.get(log.partition.topic)) is not None and topic.config.is_deleted
+            if (topic := self._topic(log)) is not None and topic.config.is_deleted
         }
         limited = [
             id
@@ -183,15 +194,18 @@ class Retention:
         """Returns the logs that may have more to trim."""
         found = await self._pieces(connection, pieces=_PIECES_AT_ONCE, logs=logs)
         sizes = await self._sizes(connection, logs)
-        await self._view.refresh([log.partition for log in found if log.partition.topic in self._view.topics])
+        await self._view.refresh_definitions()
+        await self._view.refresh([log.partition for log in found if self._topic(log) is not None])
         trims: list[Operation] = []
+        records: list[int] = []
         more: list[int] = []
-        # From here to the commit without a pause: later a queue might need the records.
-        topics, now = self._view.topics, self._clock.now_ms()
+        # From here to the commit without a pause: later a queue might need the records, or another broker
+        # have the scope.
+        now = self._clock.now_ms()
         for log in found:
-            topic = topics.get(log.partition.topic)
+            topic = self._topic(log)
             if topic is None:
-                continue  # deleted meanwhile
+                continue  # deleted meanwhile, or another broker's
             kept_elsewhere = checked_archived(archived(log.partition), self._view.bounds(log.partition))
             start = wanted = _expired_before(log, sizes[log.id], topic.config, now, kept_elsewhere)
             if wanted > log.start and (lowest := needed(log.partition)) is not None:
@@ -201,14 +215,29 @@ class Retention:
             elif wanted == log.pieces[-1].next < log.next:
                 more.append(log.id)
             if start > log.start:
-                trims.append(Trim(log.partition, start))
-                self._metrics.retention_records += start - log.start
+                trims.append(Trim(log.partition, start, _scope(log, topic)))
+                records.append(start - log.start)
         commits = [
             self._commit(trims[first : first + _TRIMS_AT_ONCE])
             for first in range(0, len(trims), _TRIMS_AT_ONCE)
         ]
-        await asyncio.gather(*commits)
+        outcomes = [each for done in await asyncio.gather(*commits) for each in done]
+        for outcome, count in zip(outcomes, records, strict=True):
+            if outcome.refusal is None:
+                self._metrics.retention_records += count
         return more
+
+    def _topic(self, log: _Log) -> Topic | None:
+        """None unless this broker knows the partition, and cleans its log."""
+        topic = self._view.topics.get(log.partition.topic)
+        if topic is None or log.partition.index >= topic.partitions or not self._kept.cleans(log.id, topic):
+            return None
+        return topic
+
+
+def _scope(log: _Log, topic: Topic) -> Scope | None:
+    """None: in the name of the coordinator."""
+    return None if topic.is_coordinated or topic.is_internal else scope_of_log(log.id)
 
 
 def _expired_before(log: _Log, size: int, config: TopicConfig, now_ms: int, archived: int) -> int:

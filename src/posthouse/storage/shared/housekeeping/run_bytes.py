@@ -15,7 +15,8 @@ class RunBytes:
     async def read(self, connection: DatabaseConnection, runs: Sequence[RunRow]) -> list[bytes | memoryview]:
         """The bytes of each run, in the same order; empty for references.
 
-        Raises DataDamaged if they are missing. The caller is the only one that truncates slots.
+        Raises DataDamaged if they are missing: also if a slot was truncated because another broker has
+        consolidated the runs, or their topic was deleted.
         """
         found: dict[int, bytes | memoryview] = {}
         inline = [number for number, run in enumerate(runs) if run.inline is not None]

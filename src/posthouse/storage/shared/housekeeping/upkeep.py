@@ -1,36 +1,27 @@
-"""All housekeeping of the shared storage, put together for the coordinator."""
+"""What the coordinator alone does for the shared storage: slots, removal of rows, garbage collection.
 
-import asyncio
-from collections.abc import Callable, Sequence
+All of it looks at all logs together: a slot has runs of any log, an object segments of any. Housekeeping of
+single logs is in `log_upkeep`.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 from posthouse.model.clock import Clock
-from posthouse.model.ids import PartitionId
-from posthouse.storage.metrics import StorageMetrics
-from posthouse.storage.operations import Operation
-from posthouse.storage.outcomes import Outcome
-from posthouse.storage.retention import KeptElsewhere, Needed
 from posthouse.storage.shared.database import Database, LeaseLost
 from posthouse.storage.shared.held_lease import HeldLease
-from posthouse.storage.shared.housekeeping.compaction.compaction import Compaction, CompactionSettings
-from posthouse.storage.shared.housekeeping.compaction.swap import CompactionEffects, CompactionSwap
-from posthouse.storage.shared.housekeeping.consolidation.consolidation import (
-    Consolidation,
-    ConsolidationSettings,
-)
-from posthouse.storage.shared.housekeeping.fresh_view import FreshView
+from posthouse.storage.shared.housekeeping.compaction.compaction import CompactionSettings
+from posthouse.storage.shared.housekeeping.consolidation.consolidation import ConsolidationSettings
 from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
 from posthouse.storage.shared.housekeeping.housekeeping import Housekeeping, HousekeepingPart
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
-from posthouse.storage.shared.housekeeping.merging.merging import Merging, MergingSettings
+from posthouse.storage.shared.housekeeping.merging.merging import MergingSettings
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.removal import Removal
-from posthouse.storage.shared.housekeeping.retention import Retention
 from posthouse.storage.shared.housekeeping.slots import Slots, SlotSettings
-from posthouse.storage.shared.objects.names import ObjectNames
 
-_STATEMENT_SECONDS = 60.0
+STATEMENT_SECONDS = 60.0
 """Some queries look at all runs or all segments; none of them holds a lock meanwhile."""
 _PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
@@ -55,53 +46,20 @@ class Upkeep:
         self,
         database: Database,
         objects: HousekeptObjects,
-        names: ObjectNames,
         lease: HeldLease,
-        view: FreshView,
         *,
-        commit: Callable[[Sequence[Operation]], asyncio.Future[list[Outcome]]],
-        effects: CompactionEffects,
         on_lease_lost: Callable[[LeaseLost], None],
         clock: Clock,
-        storage_metrics: StorageMetrics,
+        metrics: HousekeepingMetrics,
         settings: UpkeepSettings | None = None,
     ) -> None:
-        """`commit` is that of the storage."""
         chosen = settings or UpkeepSettings()
-        connect = partial(database.connect, "housekeeping", statement_seconds=_STATEMENT_SECONDS)
-        self.metrics = HousekeepingMetrics()
-        consolidation = Consolidation(
-            connect, objects, names, lease, lambda: view.topics, clock, self.metrics, chosen.consolidation
-        )
-        merging = Merging(connect, objects, names, lease, lambda: view.topics, self.metrics, chosen.merging)
-        slots = Slots(connect, lease, self.metrics, chosen.slots)
-        removal = Removal(connect, lease, self.metrics)
-        garbage = Garbage(connect, objects, lease, self.metrics, chosen.garbage)
-        self._retention = Retention(
-            connect,
-            lease,
-            view,
-            commit,
-            clock,
-            storage_metrics,
-            producer_expiry_ms=chosen.producer_expiry_ms,
-        )
-        swap = CompactionSwap(objects, names, lease, effects)
-        self._compaction = Compaction(
-            connect, objects, swap, consolidation, view, clock, storage_metrics, chosen.compaction
-        )
+        connect = partial(database.connect, "housekeeping", statement_seconds=STATEMENT_SECONDS)
+        slots = Slots(connect, lease, metrics, chosen.slots)
+        removal = Removal(connect, lease, metrics)
+        garbage = Garbage(connect, objects, lease, metrics, chosen.garbage)
         self._housekeeping = Housekeeping(
             [
-                HousekeepingPart(
-                    name="consolidation",
-                    run_once=consolidation.run_once,
-                    seconds=chosen.consolidation_seconds,
-                ),
-                HousekeepingPart(
-                    name="merging of small segments",
-                    run_once=merging.run_once,
-                    seconds=chosen.merging_seconds,
-                ),
                 HousekeepingPart(name="slots", run_once=slots.run_once, seconds=chosen.slot_seconds),
                 HousekeepingPart(
                     name="removal of what is deleted",
@@ -121,9 +79,3 @@ class Upkeep:
 
     async def stop(self) -> None:
         await self._housekeeping.stop()
-
-    async def enforce_retention(self, archived: KeptElsewhere, needed: Needed) -> dict[PartitionId, int]:
-        return await self._retention.enforce(archived, needed)
-
-    async def compact(self, needed: Needed) -> None:
-        await self._compaction.run_once(needed)

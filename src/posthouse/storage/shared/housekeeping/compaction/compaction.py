@@ -9,8 +9,9 @@ The swap, one group of segments after the other, first to last:
     1  the new segment is uploaded, in an object of its own
     2  one transaction (swap_segments) puts its row in the place of the old ones
 
-A crash before 2 leaves an orphan. Stopping between two groups is safe as well: every removed record has a
-later one with the same key, and markers and tombstones go only after all records that need them.
+A crash before 2 leaves an orphan, and so does a broker that has lost the scope of the log: 2 is refused.
+Stopping between two groups is safe as well: every removed record has a later one with the same key, and
+markers and tombstones go only after all records that need them.
 """
 
 import asyncio
@@ -20,13 +21,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import DataDamaged
+from posthouse.model.errors import DataDamaged, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.storage.cleaning.batch_cleaner import Aborted, Rules
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.retention import Needed
-from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.database import DatabaseConnection, ScopeNeeded, meaning
 from posthouse.storage.shared.housekeeping.compaction.cleaning import Cleaning
 from posthouse.storage.shared.housekeeping.compaction.sources import (
     CompactionSource,
@@ -41,6 +42,7 @@ from posthouse.storage.shared.housekeeping.compaction.swap import CompactedLog, 
 from posthouse.storage.shared.housekeeping.consolidation.consolidation import MIB, Consolidation
 from posthouse.storage.shared.housekeeping.consolidation.due import due_logs
 from posthouse.storage.shared.housekeeping.fresh_view import FreshView
+from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 
 log = logging.getLogger(__name__)
@@ -61,6 +63,7 @@ class Compaction:
         objects: HousekeptObjects,
         swap: CompactionSwap,
         consolidation: Consolidation,
+        kept: KeptLogs,
         view: FreshView,
         clock: Clock,
         metrics: StorageMetrics,
@@ -70,6 +73,7 @@ class Compaction:
         self._objects = objects
         self._swap = swap
         self._consolidation = consolidation
+        self._kept = kept
         self._view = view
         self._clock = clock
         self._metrics = metrics
@@ -77,7 +81,8 @@ class Compaction:
         self._one_turn = asyncio.Lock()
 
     async def run_once(self, needed: Needed) -> None:
-        """Compact the logs of compacted topics that are due. Records from `needed` on stay unchanged."""
+        """Compact the logs of compacted topics that are due and that this broker cleans. Records from
+        `needed` on stay unchanged."""
         topics = {id: topic for id, topic in self._view.topics.items() if topic.config.is_compacted}
         if not topics:
             return
@@ -90,14 +95,20 @@ class Compaction:
                 logs = [
                     CompactedLog(id=id, partition=PartitionId(TopicId(topic.bytes), index))
                     for id, topic, index in await found.fetchall()
+                    if self._kept.cleans(id, topics[TopicId(topic.bytes)])
                 ]
                 with_runs = await due_logs(
                     connection, topics, size=0, created_ms=0, logs=[each.id for each in logs]
                 )
             runs = {each.id: Unconsolidated(size=each.size, oldest_ms=each.oldest_ms) for each in with_runs}
             for owner in logs:
-                topic = topics[owner.partition.topic]
-                await self._compact(connection, owner, topic, runs.get(owner.id), needed)
+                try:
+                    topic = topics[owner.partition.topic]
+                    await self._compact(connection, owner, topic, runs.get(owner.id), needed)
+                except ScopeNeeded as error:
+                    log.info("%s: another broker compacts its logs", error)
+                except UnknownPartition:
+                    continue  # deleted meanwhile
 
     async def _compact(
         self,
@@ -110,7 +121,11 @@ class Compaction:
         begun = self._clock.monotonic()
         try:
             segments = await self._segments(connection, owner)
-            if topic.id not in self._view.topics or (runs is None and self._is_clean(segments)):
+            if runs is None and self._is_clean(segments):
+                return
+            await self._view.refresh_definitions()
+            topic = self._view.topics.get(topic.id, topic)
+            if not topic.config.is_compacted or not self._cleans(owner):
                 return
             await self._view.refresh([owner.partition], with_producers=True)
             sources = self._sources(segments, owner, topic, needed)
@@ -129,6 +144,11 @@ class Compaction:
         finally:
             self._metrics.compaction_seconds += self._clock.monotonic() - begun
 
+    def _cleans(self, owner: CompactedLog) -> bool:
+        """Whether it is this broker that compacts the log, now. Not if its topic was deleted meanwhile."""
+        topic = self._view.topics.get(owner.partition.topic)
+        return topic is not None and self._kept.cleans(owner.id, topic)
+
     def _is_clean(self, segments: Sequence[CompactionSource]) -> bool:
         now = self._clock.now_ms()
         return all(each.is_clean and each.horizon > now for each in segments)
@@ -140,8 +160,8 @@ class Compaction:
     def _sources(
         self, segments: Sequence[CompactionSource], owner: CompactedLog, topic: Topic, needed: Needed
     ) -> list[CompactionSource]:
-        if topic.id not in self._view.topics:
-            return []  # deleted meanwhile
+        if not self._cleans(owner):
+            return []
         bounds, lowest = self._view.bounds(owner.partition), needed(owner.partition)
         end = bounds.stable if lowest is None else min(lowest, bounds.stable)
         return sources_of(segments, topic.config, self._clock.now_ms(), end=end, log_end=bounds.end)
@@ -154,7 +174,8 @@ class Compaction:
         segments: Sequence[CompactionSource],
         sources: Sequence[CompactionSource],
     ) -> bool:
-        """Returns whether the pass is complete: not if the memory did not suffice, or segments have gone."""
+        """Returns whether the pass is complete: not if the memory did not suffice, segments have gone, or the
+        log is another broker's from now on."""
         generation = 1 + max(each.generation for each in segments)
         rules = await self._rules(connection, owner, topic, sources)
         cleaning = Cleaning(
@@ -166,16 +187,21 @@ class Compaction:
         )
         for source in sources:
             if not source.is_clean:
+                if not self._cleans(owner):
+                    return False
                 data = await self._read(source)
                 if not await asyncio.to_thread(cleaning.collect, source, data):
                     break
         for group in self._groups(topic, sources, cleaning.clean_to):
-            cleaning.begin_group(group)
-            for source in group:
-                await asyncio.to_thread(cleaning.add, source, await self._read(source))
-            if not await self._swap.put(connection, owner, cleaning.finish_group(group)):
-                # Later tombstones and markers would be removed before the records that need them.
+            if not self._cleans(owner):
                 return False
+            with self._kept.step([owner.id]):
+                cleaning.begin_group(group)
+                for source in group:
+                    await asyncio.to_thread(cleaning.add, source, await self._read(source))
+                if not await self._swap.put(connection, owner, cleaning.finish_group(group)):
+                    # Later tombstones and markers would be removed before the records that need them.
+                    return False
         if cleaning.forgotten:
             await self._swap.forget(connection, owner, cleaning.forgotten)
         return cleaning.clean_to >= sources[-1].next

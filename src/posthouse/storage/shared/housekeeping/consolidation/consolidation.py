@@ -11,17 +11,18 @@ The swap:
        uses from the objects that the runs lie in
 
 A crash before 2 leaves an orphan, one after 2 leaves nothing to do. Readers see the runs before 2 and the
-segments after it.
+segments after it. If the scope of a log has gone to another broker, 2 is refused as a whole: an orphan, too.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.database import DatabaseConnection, ScopeNeeded, meaning
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.consolidation.damaged_runs import DamagedRuns
 from posthouse.storage.shared.housekeeping.consolidation.due import DueLog, due_logs, runs_of
@@ -29,16 +30,20 @@ from posthouse.storage.shared.housekeeping.consolidation.filling import Filling
 from posthouse.storage.shared.housekeeping.consolidation.part import LogPart
 from posthouse.storage.shared.housekeeping.consolidation.swap import swap
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from posthouse.storage.shared.housekeeping.object_port import HousekeptObjects
 from posthouse.storage.shared.housekeeping.run_bytes import RunBytes
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.reads.runs import RunRow
 
+log = logging.getLogger(__name__)
+
 MIB = 1024 * 1024
 _RUNS_AT_ONCE = 5000
 """Most runs of a log, and of a mixed object, that are in memory at a time."""
 _REST_FACTOR = 10
-"""The search for logs that are due reads all runs; it takes at most a tenth of the time."""
+"""The search for logs that are due reads all runs; it takes at most a tenth of the time, of all brokers
+together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +67,7 @@ class Consolidation:
         objects: HousekeptObjects,
         names: ObjectNames,
         lease: HeldLease,
+        kept: KeptLogs,
         topics: Callable[[], Mapping[TopicId, Topic]],
         clock: Clock,
         metrics: HousekeepingMetrics,
@@ -71,6 +77,7 @@ class Consolidation:
         self._objects = objects
         self._names = names
         self._lease = lease
+        self._kept = kept
         self._topics = topics
         self._clock = clock
         self._metrics = metrics
@@ -82,7 +89,12 @@ class Consolidation:
         self._look_again = 0.0
 
     async def run_once(self) -> None:
-        """Consolidate all logs that are due."""
+        """Consolidate all logs that are due, of those that this broker keeps."""
+        shards, share = self._kept.shards, self._kept.share
+        if not shards:
+            self._metrics.consolidation_lag_seconds = 0.0
+            self._metrics.damaged_logs = 0
+            return
         if self._clock.monotonic() < self._look_again:
             return
         now, due_ms = self._clock.now_ms(), self._settings.due_ms
@@ -90,21 +102,26 @@ class Consolidation:
         async with self._one_turn, await self._connect() as connection:
             begun = self._clock.monotonic()
             with_runs = await self._due(
-                connection, size=self._settings.due_bytes, created_ms=created, ahead_ms=now + due_ms
+                connection,
+                size=self._settings.due_bytes,
+                created_ms=created,
+                ahead_ms=now + due_ms,
+                shards=shards,
             )
             looked = self._clock.monotonic()
-            self._look_again = looked + _REST_FACTOR * (looked - begun)
+            self._look_again = looked + _REST_FACTOR * (looked - begun) / share
             late_ms = max((created - each.oldest_ms for each in with_runs), default=0)
             self._metrics.consolidation_lag_seconds = max(late_ms, 0) / 1000
             self._metrics.damaged_logs = 0
             self._damaged.keep(self._topics())
-            await self._consolidate(connection, with_runs)
+            await self._consolidate(connection, with_runs, self._kept.keeps)
 
     async def consolidate(self, logs: Sequence[int]) -> None:
-        """Consolidate these logs, due or not: compaction needs their segments."""
+        """Consolidate these logs, due or not: compaction needs their segments. Logs of another broker are
+        left out."""
         async with self._one_turn, await self._connect() as connection:
             with_runs = await self._due(connection, size=0, created_ms=0, logs=logs)
-            await self._consolidate(connection, with_runs)
+            await self._consolidate(connection, with_runs, lambda log: True)
 
     async def _due(
         self,
@@ -113,22 +130,37 @@ class Consolidation:
         size: int,
         created_ms: int,
         ahead_ms: int | None = None,
+        shards: Sequence[int] = (),
         logs: Sequence[int] | None = None,
     ) -> list[DueLog]:
         """Without `ahead_ms`, those of a clock that is ahead are not looked for."""
         async with meaning("looking for runs to consolidate"):
             return await due_logs(
-                connection, self._topics(), size=size, created_ms=created_ms, ahead_ms=ahead_ms, logs=logs
+                connection,
+                self._topics(),
+                size=size,
+                created_ms=created_ms,
+                shards=shards,
+                ahead_ms=ahead_ms,
+                logs=logs,
             )
 
-    async def _consolidate(self, connection: DatabaseConnection, logs: Sequence[DueLog]) -> None:
+    async def _consolidate(
+        self, connection: DatabaseConnection, logs: Sequence[DueLog], is_kept: Callable[[int], bool]
+    ) -> None:
+        """As long as they are kept."""
         begun = self._clock.monotonic()
         try:
             for group in self._groups(logs):
-                if len(group) == 1:
-                    await self._consolidate_alone(connection, group[0])
-                else:
-                    await self._consolidate_together(connection, group)
+                left = [each for each in group if is_kept(each.id)]
+                try:
+                    if len(left) == 1:
+                        await self._consolidate_alone(connection, left[0], is_kept)
+                    elif left:
+                        with self._kept.step(each.id for each in left):
+                            await self._consolidate_together(connection, left)
+                except ScopeNeeded as error:
+                    log.info("%s: another broker consolidates its logs", error)
         finally:
             self._metrics.consolidation_seconds += self._clock.monotonic() - begun
 
@@ -154,15 +186,18 @@ class Consolidation:
         await self._filling.fill(connection, work)
         await self._write(connection, parts)
 
-    async def _consolidate_alone(self, connection: DatabaseConnection, due: DueLog) -> None:
+    async def _consolidate_alone(
+        self, connection: DatabaseConnection, due: DueLog, is_kept: Callable[[int], bool]
+    ) -> None:
         """One object after the other, for all runs that the log had when it was found due."""
         left = due.runs
-        while left > 0:
-            found = (await self._runs(connection, [due], limit=min(left, _RUNS_AT_ONCE)))[due.id]
-            runs = found[: _fitting(found, self._settings.segment_bytes)]
-            part = self._part(due)
-            await self._filling.fill(connection, [(part, runs)])
-            swapped = await self._write(connection, [part])
+        while left > 0 and is_kept(due.id):
+            with self._kept.step([due.id]):
+                found = (await self._runs(connection, [due], limit=min(left, _RUNS_AT_ONCE)))[due.id]
+                runs = found[: _fitting(found, self._settings.segment_bytes)]
+                part = self._part(due)
+                await self._filling.fill(connection, [(part, runs)])
+                swapped = await self._write(connection, [part])
             if not swapped or part.runs < len(runs):
                 return
             left -= part.runs

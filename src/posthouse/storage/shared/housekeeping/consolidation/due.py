@@ -14,7 +14,7 @@ SELECT l.id, l.topic, l.partition, l.start, l.segments_to, d.size, d.runs, d.old
 FROM (
     SELECT r.log, sum(r.size)::bigint AS size, count(*)::integer AS runs, min(r.created_ms) AS oldest
     FROM run r JOIN log b ON b.id = r.log
-    WHERE r.base >= b.segments_to {of_logs}
+    WHERE r.base >= b.segments_to AND {of_logs}
     GROUP BY r.log
     HAVING sum(r.size) >= %(bytes)s OR min(r.created_ms) <= %(created)s OR max(r.created_ms) >= %(ahead)s
 ) d
@@ -24,8 +24,8 @@ ORDER BY l.id
 """
 
 # Two statements, because one with an optional condition is planned without the index.
-_DUE_OF_ALL = _DUE.format(of_logs="")
-_DUE_OF_SOME = _DUE.format(of_logs="AND r.log = ANY (%(logs)s)")
+_DUE_OF_SHARDS = _DUE.format(of_logs="shard_of_log(r.log) = ANY (%(shards)s)")
+_DUE_OF_SOME = _DUE.format(of_logs="r.log = ANY (%(logs)s)")
 
 _RUNS = """
 SELECT r.log, r.base, r.last, r.slot, r.inline, r.object, o.key, o.size AS object_size, r.pos, r.size,
@@ -77,17 +77,18 @@ async def due_logs(
     *,
     size: int,
     created_ms: int,
+    shards: Sequence[int] = (),
     ahead_ms: int | None = None,
     logs: Sequence[int] | None = None,
 ) -> list[DueLog]:
     """Logs with runs of at least `size` bytes, with a run from `created_ms` or before, or with one from
     `ahead_ms` or after, by id. The clock of a broker is ahead then, or was: such a run would wait for long.
 
-    All logs of `topics`, or those of them that `logs` names.
+    Of all logs of `topics` that are in these shards, or of those that `logs` names, in any shard.
     """
     wanted = {"bytes": size, "created": created_ms, "ahead": _NEVER_MS if ahead_ms is None else ahead_ms}
     found = (
-        await connection.execute(_DUE_OF_ALL, wanted)
+        await connection.execute(_DUE_OF_SHARDS, wanted | {"shards": list(shards)})
         if logs is None
         else await connection.execute(_DUE_OF_SOME, wanted | {"logs": list(logs)})
     )

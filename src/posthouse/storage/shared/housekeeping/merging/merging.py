@@ -8,8 +8,9 @@ The swap, for the merged segments of several logs, which lie in one object:
     1  the object is uploaded under a new key
     2  one transaction (merge_segments) puts the rows of its segments in the place of the old ones
 
-A crash before 2 leaves an orphan, one after 2 leaves nothing to do. Readers see the old segments before 2 and
-the new ones after it, with the same batches; old objects stay for the grace of garbage collection.
+A crash before 2 leaves an orphan, and so does a broker that has lost the scope of a log: 2 is refused. A
+crash after 2 leaves nothing to do. Readers see the old segments before 2 and the new ones after it, with the
+same batches; old objects stay for the grace of garbage collection.
 """
 
 import asyncio
@@ -20,9 +21,10 @@ from dataclasses import dataclass
 from posthouse.model.errors import DataDamaged
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
-from posthouse.storage.shared.database import DatabaseConnection, meaning
+from posthouse.storage.shared.database import DatabaseConnection, ScopeNeeded, meaning
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from posthouse.storage.shared.housekeeping.merging.merge import MergedSegment, SegmentMerge, merged
 from posthouse.storage.shared.housekeeping.merging.sources import Cursor, page_behind
 from posthouse.storage.shared.housekeeping.merging.swap import swap
@@ -57,6 +59,7 @@ class Merging:
         objects: HousekeptObjects,
         names: ObjectNames,
         lease: HeldLease,
+        kept: KeptLogs,
         topics: Callable[[], Mapping[TopicId, Topic]],
         metrics: HousekeepingMetrics,
         settings: MergingSettings | None = None,
@@ -66,6 +69,7 @@ class Merging:
         self._ranges = RangeReads(objects)
         self._names = names
         self._lease = lease
+        self._kept = kept
         self._topics = topics
         self._metrics = metrics
         self._settings = settings or MergingSettings()
@@ -74,14 +78,22 @@ class Merging:
         """Log, offset and generation of the first segment of merges that failed: they are not tried again."""
 
     async def run_once(self) -> None:
-        """Merge what is due among the next segments, up to the limits of a turn."""
+        """Merge what is due among the next segments of logs that this broker keeps, up to the limits of a
+        turn."""
+        if not self._kept.shards:
+            return
         async with await self._connect() as connection:
             for group in self._groups(await self._due(connection)):
-                await self._merge(connection, group)
+                left = [each for each in group if self._kept.keeps(each.log)]
+                try:
+                    with self._kept.step(each.log for each in left):
+                        await self._merge(connection, left)
+                except ScopeNeeded as error:
+                    log.info("%s: another broker merges its segments", error)
 
     async def _due(self, connection: DatabaseConnection) -> list[SegmentMerge]:
         async with meaning("looking for segments to merge"):
-            page = await page_behind(connection, self._cursor, self._settings.rows_at_once)
+            page = await page_behind(connection, self._cursor, self._settings.rows_at_once, self._kept.shards)
         self._cursor = page.next
         found: list[SegmentMerge] = []
         room = self._settings.turn_bytes
@@ -116,6 +128,8 @@ class Merging:
             yield group
 
     async def _merge(self, connection: DatabaseConnection, group: Sequence[SegmentMerge]) -> None:
+        if not group:
+            return
         try:
             made = await self._made(group)
         except DataDamaged as error:

@@ -1,16 +1,19 @@
 """The segments of logs, page by page, for merging."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.storage.shared.database import DatabaseConnection
 from posthouse.storage.shared.housekeeping.merging.tiers import SmallSegment
 
-# The page is cut before the joins: the primary key has its order, so a page reads no more than its rows.
+# The page is cut before the joins: the primary key has its order, so a page reads no more than its rows, and
+# those of other shards in between.
 _PAGE = """
 SELECT s.log, l.topic, l.partition, s.last >= l.start, s.base, s.last, o.key, s.pos, s.size, s.max_time,
        s.created_ms, s.generation, s.horizon
-FROM (SELECT * FROM segment WHERE (log, base) > (%s, %s) ORDER BY log, base LIMIT %s) s
+FROM (SELECT * FROM segment WHERE (log, base) > (%s, %s) AND shard_of_log(log) = ANY (%s)
+      ORDER BY log, base LIMIT %s) s
 JOIN log l ON l.id = s.log
 JOIN object o ON o.id = s.object
 ORDER BY s.log, s.base
@@ -41,9 +44,13 @@ class LogPage:
     next: Cursor
 
 
-async def page_behind(connection: DatabaseConnection, cursor: Cursor, rows: int) -> LogPage:
-    """Logs with all their segments; a log with more than `rows` comes in parts. Begins again at the end."""
-    found = await (await connection.execute(_PAGE, [cursor.log, cursor.base, rows])).fetchall()
+async def page_behind(
+    connection: DatabaseConnection, cursor: Cursor, rows: int, shards: Sequence[int]
+) -> LogPage:
+    """Logs of these shards with all their segments; a log with more than `rows` comes in parts. Begins again
+    at the end."""
+    wanted = [cursor.log, cursor.base, list(shards), rows]
+    found = await (await connection.execute(_PAGE, wanted)).fetchall()
     by_id: dict[int, SegmentedLog] = {}
     for log, topic, index, is_live, *values in found:
         if log not in by_id:

@@ -38,6 +38,14 @@ CREATE TABLE log (
     UNIQUE (topic, partition)
 ) WITH (fillfactor = 50);
 
+-- The scope of housekeeping that a log belongs to (model/scopes.py).
+CREATE FUNCTION shard_of_log(p_log integer) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ((p_log * 2654435761 & 4294967295) >> 28)::integer
+$$;
+CREATE FUNCTION scope_of_log(p_log integer) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 'housekeeping/' || lpad(((p_log * 2654435761 & 4294967295) >> 28)::text, 2, '0')
+$$;
+
 -- Locks the logs of topics, in the order in which all transactions lock logs.
 CREATE FUNCTION lock_logs(p_topics uuid[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

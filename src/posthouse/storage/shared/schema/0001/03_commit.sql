@@ -6,7 +6,7 @@
 --
 -- Every broker of the cluster calls it, for any log, under its own lease. The call names the scopes that it needs. Without
 -- the scope coordinator it only appends to logs that are not coordinated, batches outside of transactions and those that
--- were admitted, and writes state of groups.
+-- were admitted, trims such logs if it names their scope of housekeeping, and writes state of groups.
 --
 -- All transactions lock in one order, so that none waits for another in a circle: scopes by name, the last epoch, leases
 -- and writers (of a broker first its lease; of several in the order of their holders), the own row of committer, logs by
@@ -33,13 +33,13 @@ $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
 -- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log is
--- coordinated and the caller is not the coordinator, 7 the log is deleted, 8 the batch of a transaction is not admitted.
+-- coordinated and the caller is not the coordinator, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a transaction is not admitted.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
 -- First opens: where the oldest open transaction of the log of each operation begins after this call; NULL if no log has
 -- one.
 --
 -- `p_epoch` is that of the caller's lease, `p_scopes` are the names of the scopes that it must hold: raises PH001 if it
--- has lost one of them, PH006 if a commit needs the scope coordinator and it is not named. `p_changed` are the spaces of
+-- has lost one of them, PH006 if a commit needs a scope that is not named. `p_changed` are the spaces of
 -- the state here that every broker keeps in memory.
 --
 -- Operations are parallel arrays, in order; `o_log` and `o_producer` are positions in the arrays of logs and producers
@@ -73,7 +73,7 @@ DECLARE
     log_open bigint[];
     -- Whether a transaction may have begun or ended in it.
     log_transacted boolean[];
-    -- Verdicts on appends to the logs; NULL if none of them refuses appends.
+    -- Verdicts on appends to the logs, and trims; NULL if none of them refuses any.
     log_refusal smallint[];
     refuses boolean := false;
     -- Whether the batches are admitted; NULL if none needs an admission.
@@ -142,7 +142,7 @@ BEGIN
               INTO log_start, log_next, log_bytes, log_open, log_refusal
               FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
             IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
-                        WHERE each.kind <> 0 AND log_next[each.log] IS NULL) THEN
+                        WHERE each.kind = 1 AND log_next[each.log] IS NULL) THEN
                 RAISE EXCEPTION 'a log does not exist' USING ERRCODE = 'PH003';
             END IF;
         END IF;
@@ -176,13 +176,16 @@ BEGIN
 
         -- First what is refused, because that may void the commit.
         FOR i IN first_op .. last_op LOOP
-            IF NOT coordinates AND (o_kind[i] <> 0 OR o_flags[i] & 4 <> 0
+            IF NOT coordinates AND (o_kind[i] = 1 OR o_flags[i] & 4 <> 0
                                   OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL) THEN
-                RAISE EXCEPTION 'references, trims and transactions are written by the coordinator only'
+                RAISE EXCEPTION 'references and transactions are written by the coordinator only'
                     USING ERRCODE = 'PH006';
+            ELSIF NOT coordinates AND o_kind[i] = 2 AND NOT scope_of_log(p_logs[o_log[i]]) = ANY (p_scopes) THEN
+                RAISE EXCEPTION 'a log is trimmed by the coordinator, or by the holder of %',
+                    scope_of_log(p_logs[o_log[i]]) USING ERRCODE = 'PH006';
             END IF;
             verdict := 0;
-            IF refuses AND o_kind[i] = 0 THEN
+            IF refuses AND o_kind[i] <> 1 THEN
                 verdict := log_refusal[o_log[i]];
             END IF;
             IF verdict = 0 AND NOT admitted[i] THEN
@@ -335,6 +338,8 @@ BEGIN
                 ELSE
                     verdicts[i] := 1;
                 END IF;
+            ELSIF verdicts[i] <> 0 THEN
+                starts[i] := log_start[l];
             ELSE
                 base := greatest(log_start[l], least(o_offset[i], log_next[l]));
                 IF base > log_start[l] THEN

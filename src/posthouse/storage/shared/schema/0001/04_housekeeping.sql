@@ -1,7 +1,40 @@
--- Housekeeping of the coordinator: bytes move from runs to segments, what is not used any more goes.
+-- Housekeeping: bytes move from runs to segments, what is not used any more goes.
 --
--- Every function that changes something checks the coordinator's lease and is one short transaction. A crash before or after
--- it loses nothing: an object without a row in `object` is an orphan, and all steps can be repeated.
+-- Every function that changes something checks the lease of the broker and the scopes of what it changes, and is one short
+-- transaction. A crash before or after it loses nothing: an object without a row in `object` is an orphan, and all steps can
+-- be repeated. A step that is refused has changed nothing, and is left to the broker that holds the scope now.
+
+-- Raises PH001 if the lease of the broker is lost, PH006 unless it holds the scopes of housekeeping of these logs. The
+-- coordinator may work on coordinated logs as well: it compacts them, and needs their segments for it.
+CREATE FUNCTION check_housekeeper(p_holder uuid, p_epoch bigint, p_logs integer[]) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    missing text;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    SELECT min(scope_of_log(named.id)) INTO missing FROM unnest(p_logs) AS named (id)
+     WHERE scope_of_log(named.id) NOT IN (SELECT name FROM scope WHERE holder = p_holder)
+       AND NOT (EXISTS (SELECT FROM scope WHERE name = 'coordinator' AND holder = p_holder)
+                AND EXISTS (SELECT FROM log WHERE log.id = named.id AND log.coordinated));
+    IF missing IS NOT NULL THEN
+        RAISE EXCEPTION 'the broker does not hold the scope %', missing USING ERRCODE = 'PH006';
+    END IF;
+END $$;
+
+-- For what removes records. It is the coordinator's in logs that are coordinated, because it knows what queues need of them.
+-- Raises as check_housekeeper.
+CREATE FUNCTION check_cleaner(p_holder uuid, p_epoch bigint, p_log integer) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    is_coordinated boolean;
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    -- The lock: it does not become coordinated before this transaction has ended.
+    SELECT coordinated INTO is_coordinated FROM log WHERE id = p_log FOR UPDATE;
+    IF NOT EXISTS (SELECT FROM scope WHERE holder = p_holder
+                      AND name = CASE WHEN is_coordinated THEN 'coordinator' ELSE scope_of_log(p_log) END) THEN
+        RAISE EXCEPTION 'the broker does not hold the scope %',
+            CASE WHEN is_coordinated THEN 'coordinator' ELSE scope_of_log(p_log) END USING ERRCODE = 'PH006';
+    END IF;
+END $$;
 
 -- How far periodic work has come that goes through time, such as the search for orphans.
 CREATE TABLE sweep (
@@ -61,7 +94,7 @@ DECLARE
     object_id bigint;
     uses integer;
 BEGIN
-    PERFORM check_coordinator(p_holder, p_epoch);
+    PERFORM check_housekeeper(p_holder, p_epoch, p_logs);
     SELECT coalesce(array_agg(locked.id), '{}') INTO swapped FROM (
         SELECT l.id FROM log l
         JOIN unnest(p_logs, p_froms, p_tos) AS w(id, read_from, read_to) ON w.id = l.id
@@ -133,21 +166,24 @@ BEGIN
     RETURN true;
 END $$;
 
--- Removes producers without a batch since `before`, except those with an open transaction; at most `limit`. Their
--- logs are locked, as by a commit: a commit decides by the producers that it has read. Returns how many.
-CREATE FUNCTION expire_producers(p_holder uuid, p_epoch bigint, p_before bigint, p_limit integer) RETURNS integer
-LANGUAGE plpgsql AS $$
+-- Removes producers without a batch since `before`, except those with an open transaction; at most `limit`, of the logs
+-- of these scopes of housekeeping. Their logs are locked, as by a commit: a commit decides by the producers that it has
+-- read. Returns how many.
+CREATE FUNCTION expire_producers(
+    p_holder uuid, p_epoch bigint, p_before bigint, p_limit integer, p_shards integer[]
+) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     logs integer[];
     removed integer;
 BEGIN
     SELECT array_agg(DISTINCT found.log) INTO logs FROM (
-        SELECT p.log FROM producer p WHERE p.last_time < p_before AND p.open_since < 0 LIMIT p_limit
+        SELECT p.log FROM producer p
+        WHERE p.last_time < p_before AND p.open_since < 0 AND shard_of_log(p.log) = ANY (p_shards) LIMIT p_limit
     ) AS found;
     IF logs IS NULL THEN
         RETURN 0;
     END IF;
-    PERFORM check_coordinator(p_holder, p_epoch);
+    PERFORM check_housekeeper(p_holder, p_epoch, logs);
     PERFORM 1 FROM log WHERE id = ANY (logs) ORDER BY id FOR UPDATE;
     DELETE FROM producer p WHERE (p.log, p.id) IN (
         SELECT d.log, d.id FROM producer d
@@ -279,8 +315,8 @@ DECLARE
     new_object bigint;
     growth bigint;
 BEGIN
-    PERFORM check_coordinator(p_holder, p_epoch);
-    SELECT start INTO log_start FROM log WHERE id = p_log FOR UPDATE;
+    PERFORM check_cleaner(p_holder, p_epoch, p_log);
+    SELECT start INTO log_start FROM log WHERE id = p_log;
     -- The lock waits for a removal that deletes some of them, and leaves those out: the removal releases their objects.
     SELECT array_agg(locked.object), sum(CASE WHEN locked.last >= log_start THEN locked.bytes ELSE 0 END)
     INTO old_objects, old_bytes
@@ -313,7 +349,7 @@ CREATE FUNCTION note_compaction(
     p_horizon bigint
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_coordinator(p_holder, p_epoch);
+    PERFORM check_cleaner(p_holder, p_epoch, p_log);
     UPDATE segment SET clean_to = p_clean_to, horizon = p_horizon
     WHERE log = p_log AND base = p_base AND generation = p_generation;
 END $$;
@@ -322,6 +358,6 @@ END $$;
 CREATE FUNCTION forget_aborted(p_holder uuid, p_epoch bigint, p_log integer, p_markers bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM check_coordinator(p_holder, p_epoch);
+    PERFORM check_cleaner(p_holder, p_epoch, p_log);
     DELETE FROM aborted WHERE log = p_log AND last = ANY (p_markers);
 END $$;

@@ -13,7 +13,7 @@ DECLARE
     new_object bigint;
     old_objects bigint[];
 BEGIN
-    PERFORM check_coordinator(p_holder, p_epoch);
+    PERFORM check_housekeeper(p_holder, p_epoch, p_logs);
     -- The start of a log must not move meanwhile: what lies below it is not counted in the bytes of the log.
     PERFORM 1 FROM log WHERE id = ANY (p_logs) ORDER BY id FOR SHARE;
     -- The lock waits for a removal that deletes some of them, and leaves those out.
