@@ -9,6 +9,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from posthouse.model.scopes import SCOPES
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import PROGRAM, environment, posthouse
 from tests.postgres import PostgresServer, cluster_only, new_database
@@ -60,12 +61,13 @@ def test_status_shows_the_leases_of_all_brokers(database: str, objects: str) -> 
         shown = posthouse("storage", "status", **place(database, objects)).stdout
         found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
     [lease] = found["leases"]
-    assert (lease["holder"], len(lease["scopes"])) == ("one", 65)
+    assert (lease["holder"], len(lease["scopes"])) == ("one", len(SCOPES))
     assert lease["seconds_left"] > 0 and found["free_scopes"] == []
     [row] = [line.split() for line in shown.splitlines() if "groups/" in line]
-    assert row[:2] == ["one", str(lease["epoch"])] and row[-3:] == ["65", "coordinator", "groups/00-63"]
+    everything = "coordinator groups/00-63 housekeeping/00-15"
+    assert row == ["one", str(lease["epoch"]), *row[2:-4], str(len(SCOPES)), *everything.split()]
     gone = posthouse("storage", "status", **place(database, objects)).stdout
-    assert "free scopes   coordinator groups/00-63" in gone and "lease of" not in gone
+    assert f"free scopes   {everything}" in gone and "lease of" not in gone
 
 
 def test_migrate_says_what_it_did(database: str) -> None:
