@@ -110,7 +110,7 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
     $(addprefix tests/storage/shared/,manifests/test_manifests_beside_upkeep.py test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
-        test_upkeep_crashes.py)
+        several/test_housekeeping_of_several.py test_upkeep_crashes.py)
 fast: $(BIN)/.dev postgres rabbitmqadmin
 	$(foreach each,$(filter-out $(wildcard $(SLOW)),$(SLOW)),$(error SLOW names $(each), which is not there))
 	$(BIN)/pytest -q -n 2 $(MODELS:%='--ignore-glob=%') $(SLOW:%=--ignore=%) $(FAST)

@@ -32,7 +32,7 @@ from posthouse.storage.shared.membership.registry import BrokerRegistry, Registr
 log = logging.getLogger(__name__)
 
 _SHARE_SECONDS = 3.0
-"""How long a start waits until the broker holds its scopes of groups."""
+"""How long a start waits until the broker holds its share of the scopes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.model.scopes import scope_of_group
+from posthouse.model.scopes import HOUSEKEEPING, scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
@@ -32,12 +32,13 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.record import iter_records
 from posthouse.settings import Authentication, Settings
 from posthouse.storage.shared.database import Database, DatabaseAway
+from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.logs import definitions
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.protocols.kafka.scram_client import ScramClient
 from tests.storage.shared.lost_answers import LostAnswers
-from tests.storage.shared.opened import make_member, make_shared
+from tests.storage.shared.opened import make_member, make_shared, move_scope
 
 PEER = "127.0.0.1:1"
 PASSWORD = "nobody-guesses-this"
@@ -235,6 +236,32 @@ async def test_a_topic_whose_deletion_did_not_count_keeps_what_the_member_writes
     assert await values(brokers.coordinator, topic, 0) == [b"value"]
     await brokers.coordinator.delete_topics([await brokers.coordinator.find_topic("orders")])
     await brokers.create("orders")
+
+
+async def test_a_member_removes_expired_records_but_none_that_queues_may_need(brokers: Brokers) -> None:
+    """It holds all scopes of housekeeping, and knows no queue. What feeds one is left to the coordinator."""
+    orders, plain = await brokers.create("orders"), await brokers.create("plain")
+    for topic in (orders, plain):
+        await append(brokers.coordinator, batch(topic))
+    await brokers.coordinator.namespaces.get("/").declare_queue(QueueDefinition(name="orders"), SESSION)
+    await append(brokers.coordinator, batch(brokers.coordinator.topic("orders")))
+    ours, others = brokers.coordinator._storage, brokers.member._storage
+    assert isinstance(ours, SharedStorage) and isinstance(others, SharedStorage)
+    for scope in HOUSEKEEPING:
+        await move_scope(brokers.database, scope, ours, others)
+    assert all(map(brokers.member.holds, HOUSEKEEPING)) and not any(
+        map(brokers.coordinator.holds, HOUSEKEEPING)
+    )
+
+    async def enforced(broker: Broker) -> list[int]:
+        await broker.retention.enforce()
+        await broker.retention.compact()
+        await broker.refresh([*orders.partition_ids(), *plain.partition_ids()])
+        return [broker.bounds(topic, 0).start for topic in (orders, plain)]
+
+    assert await enforced(brokers.member) == [0, 1]
+    assert await enforced(brokers.coordinator) == [1, 1], "the message behind it is not settled"
+    assert await enforced(brokers.member) == [1, 1]
 
 
 async def test_offsets_of_a_topic_whose_deletion_was_not_answered_are_forgotten(

@@ -36,9 +36,9 @@ class Retention:
                 await self._queues.reclaim()
         finally:
             archived = await self._offsets.stored(ARCHIVE_GROUP)
-            self._queues.held_back = await self._storage.enforce_retention(
-                partial(_archived, archived), self._needed
-            )
+            held_back = await self._storage.enforce_retention(partial(_archived, archived), self._needed)
+            if self._coordinates():
+                self._queues.held_back = held_back
 
     async def compact(self) -> None:
         """Compact the compacted topics, except records that queues need. May take long."""

@@ -44,6 +44,10 @@ class KeptLogs:
         """Which part of all logs this broker keeps, of 1."""
         return len(self._shards) / len(HOUSEKEEPING)
 
+    @property
+    def coordinates(self) -> bool:
+        return self._lease.holds(COORDINATOR)
+
     def holds(self, scope: Scope) -> bool:
         return scope.log_shard in self._shards
 
@@ -53,9 +57,7 @@ class KeptLogs:
 
     def cleans(self, log: int, topic: Topic) -> bool:
         """Whether this broker removes records of the log, which belongs to the topic."""
-        if topic.is_coordinated or topic.is_internal:
-            return self._lease.holds(COORDINATOR)
-        return self.keeps(log)
+        return self.coordinates if topic.is_coordinated or topic.is_internal else self.keeps(log)
 
     @contextmanager
     def step(self, logs: Iterable[int]) -> Iterator[None]:

@@ -45,7 +45,7 @@ CROSS JOIN LATERAL (
     ORDER BY base LIMIT %(pieces)s
 ) p
 WHERE l.start < l.next AND l.id > %(after)s AND (%(logs)s::integer[] IS NULL OR l.id = ANY (%(logs)s))
-  AND (l.coordinated OR shard_of_log(l.id) = ANY (%(shards)s))
+  AND CASE WHEN l.coordinated THEN %(coordinates)s ELSE shard_of_log(l.id) = ANY (%(shards)s) END
 ORDER BY l.id, p.base
 LIMIT %(rows)s
 """
@@ -133,6 +133,7 @@ class Retention:
             "logs": None if logs is None else list(logs),
             "rows": rows,
             "shards": self._kept.shards,
+            "coordinates": self._kept.coordinates,
         }
         async with meaning("looking for expired records"):
             found = await (await connection.execute(_PIECES, wanted)).fetchall()
