@@ -130,7 +130,7 @@ class App:
         try:
             await self.broker.start()
             if not self._is_member:
-                await self.broker.coordinate()
+                await self._coordinate()
         except BaseException:
             for bound in (sockets or {}).values():
                 bound.close()
@@ -159,6 +159,13 @@ class App:
             self._otlp_metrics.start()
         if self._certificates is not None:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
+
+    async def _coordinate(self) -> None:
+        try:
+            await self.broker.coordinate()
+        except BaseException:
+            await self.broker.stop()
+            raise
 
     def _sweep(self) -> None:
         """Once a second: close connections that are too slow or hold too much memory."""

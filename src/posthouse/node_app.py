@@ -74,7 +74,7 @@ class NodeApp:
         self._keeping: asyncio.Task[None] | None = None
         traffic = PeerTraffic()
         self._relay = ScopeRelay(node.own.incarnation, node.dialler, traffic)
-        storage = node.storages.make(lease, coordinates=coordinates)
+        storage = node.storages.make(lease)
         waiting_seconds = node.dialler.patience_seconds + _GRACE_SECONDS
         self.app = App(
             node.loaded,

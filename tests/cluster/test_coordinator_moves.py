@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaProducer
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import COORDINATOR
 from posthouse.node import Node
 from posthouse.node_roles import Role
 from posthouse.shared_storage import SharedStorages
@@ -108,10 +109,10 @@ async def test_the_only_broker_stays_the_coordinator(url: str, sql: Sql) -> None
 
 
 class NeverCoordinates(SharedStorages):
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
-        if coordinates:
+    def make(self, lease: Lease) -> SharedStorage:
+        if lease.holds(COORDINATOR):
             raise InvalidConfig("this broker cannot coordinate")
-        return super().make(lease, coordinates=coordinates)
+        return super().make(lease)
 
 
 async def test_a_coordinator_that_is_not_wanted_is_better_than_none(

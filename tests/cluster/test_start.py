@@ -12,6 +12,7 @@ import pytest
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import COORDINATOR
 from posthouse.model.topic_config import TopicConfig
 from posthouse.node import Node
 from posthouse.settings import Address
@@ -31,10 +32,10 @@ class HangingStorages(SharedStorages):
 
     made = 0
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
+    def make(self, lease: Lease) -> SharedStorage:
         self.made += 1
-        storage = super().make(lease, coordinates=coordinates)
-        if coordinates:
+        storage = super().make(lease)
+        if lease.holds(COORDINATOR):
             storage.open = hang  # type: ignore[method-assign]
         return storage
 
@@ -44,9 +45,9 @@ class RefusingStorages(SharedStorages):
 
     refused = 0
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
-        if not coordinates:
-            return super().make(lease, coordinates=False)
+    def make(self, lease: Lease) -> SharedStorage:
+        if not lease.holds(COORDINATOR):
+            return super().make(lease)
         self.refused += 1
         raise InvalidConfig("a file is missing")
 

@@ -3,7 +3,9 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.quotas import LiveBrokers, alone
@@ -60,9 +62,10 @@ from posthouse.storage.spaces import Space
 
 class Broker:
     """`start` is enough to serve logs. Most of what stores state (transactions, queues, the schedule,
-    definitions) needs `coordinate`, which one of several brokers on one storage does. In the others storage
-    refuses their commits, and they refuse what they would do without a commit. Groups need their scope: a
-    broker that is alone holds all, one of several holds those that it has taken.
+    definitions) needs `coordinate`, which one of several brokers on one storage does, until it is to
+    `stop_coordinating`. In the others storage refuses their commits, and they refuse what they would do
+    without a commit. Groups need their scope: a broker that is alone holds all, one of several holds those
+    that it has taken.
     """
 
     def __init__(
@@ -218,8 +221,10 @@ class Broker:
             self._group_scopes.start()
 
     async def coordinate(self) -> None:
-        """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
+        """After `start`: take over what one broker does for all. If this fails, the broker is as it was
+        before. Raises Unavailable; InvalidConfig if it lacks something."""
         try:
+            await self._storage.coordinate()
             await self.access.coordinate()
             self._bind_producer_ids()
             if self._held.has_all:
@@ -229,12 +234,39 @@ class Broker:
                 await self._storage.forget_lost_commits()
             await self._storage.admit_members()
         except BaseException:
-            await self._close()
+            await self._unload_coordination()
             raise
         self.coordinates = True
         if self._held.has_all:
             self._group_scopes.start()
         self._coordination.start()
+
+    def step_down(self) -> None:
+        """From now on another broker coordinates: clients have to ask that one. `stop_coordinating` has to
+        follow."""
+        self.coordinates = False
+
+    def uses_coordination(self, until: "asyncio.Future[Any]") -> None:
+        """A request that only the coordinator answers takes until this future is done: before that, what it
+        uses is not unloaded."""
+        self._coordination.use(until)
+
+    async def stop_coordinating(self) -> None:
+        """When it returns, nothing that only the coordinator does is done here any more, and all of its
+        commits have ended: another broker may take over. Raises Unavailable if one of them failed; the broker
+        is not the coordinator then either."""
+        self.step_down()
+        await self._coordination.unused()
+        await self._unload_coordination()
+
+    async def _unload_coordination(self) -> None:
+        try:
+            await self._coordination.stop()
+        finally:
+            # In one turn of the event loop: a record for a topic that feeds queues is appended with its
+            # references, or refused.
+            self._coordination.unload()
+            await self._storage.stop_coordinating()
 
     def holds(self, scope: Scope) -> bool:
         """Whether this broker serves what the scope is about."""
