@@ -1,4 +1,4 @@
-"""What the roles of a node have in common."""
+"""What the parts of a node have in common."""
 
 import asyncio
 from collections.abc import Sequence

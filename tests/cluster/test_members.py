@@ -217,7 +217,7 @@ async def test_byte_rates_are_divided_by_the_live_brokers(url: str) -> None:
         await know_each_other(made)
 
         def quotas(of: Node) -> Quotas:
-            app = of.parts.roles.app
+            app = of.parts.life.app
             assert app is not None
             return app.broker.access.quotas
 

@@ -46,8 +46,11 @@ class RefusingStorages(SharedStorages):
     refused = 0
 
     def make(self, lease: Lease) -> SharedStorage:
-        if not lease.holds(COORDINATOR):
-            return super().make(lease)
+        storage = super().make(lease)
+        storage.coordinate = self._refuse  # type: ignore[method-assign]
+        return storage
+
+    async def _refuse(self) -> None:
         self.refused += 1
         raise InvalidConfig("a file is missing")
 
@@ -77,11 +80,11 @@ async def test_a_coordinator_whose_start_hangs_can_be_stopped(url: str, sql: Sql
 async def test_a_start_ends_with_the_lease(url: str) -> None:
     """The broker begins anew, under a new one."""
     one, starting, storages = await hanging(url)
-    lease = one.parts.roles.lease
+    lease = one.parts.life.lease
     assert lease is not None
     lease.fenced("the database has lost commits")
     await until(lambda: storages.made == 2, 5)
-    again = one.parts.roles.lease
+    again = one.parts.life.lease
     assert again is not None and again.epoch > lease.epoch
     starting.cancel()
     await asyncio.wait_for(asyncio.wait([starting]), 5)

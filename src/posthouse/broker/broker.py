@@ -84,6 +84,8 @@ class Broker:
         """`tracer` is None where tracing is off."""
         self.coordinates = False
         """Whether this broker coordinates. Always so where it is alone, once it has started."""
+        self._is_loaded = False
+        """What the coordinator needs is loaded, or some of it."""
         self.tracer = tracer
         self._storage = storage
         self._clock = clock
@@ -223,6 +225,7 @@ class Broker:
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is as it was
         before. Raises Unavailable; InvalidConfig if it lacks something."""
+        self._is_loaded = True
         try:
             await self._storage.coordinate()
             await self.access.coordinate()
@@ -266,6 +269,7 @@ class Broker:
             # In one turn of the event loop: a record for a topic that feeds queues is appended with its
             # references, or refused.
             self._coordination.unload()
+            self._is_loaded = False
             await self._storage.stop_coordinating()
 
     def holds(self, scope: Scope) -> bool:
@@ -288,7 +292,7 @@ class Broker:
         self.wake_readers()
         try:
             await self._group_scopes.stop()
-            if self.coordinates:
+            if self._is_loaded:
                 await self._coordination.stop()
         finally:
             await self._close()
