@@ -42,7 +42,7 @@ from posthouse.storage.shared.logs.definitions import Definitions
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.growth import Growth
 from posthouse.storage.shared.logs.loading import load, load_coordinated
-from posthouse.storage.shared.logs.shared_log import Tails
+from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.manifests.manifests import SegmentManifests
 from posthouse.storage.shared.objects.names import ObjectNames
@@ -229,6 +229,7 @@ class SharedStorage:
             # The coordinator before has released the scope, or is fenced: it changes nothing any more.
             await self._definition_follower.refresh()
             await self._definition_follower.stop()
+            await self._follower.refresh(self._coordinated_logs())
             connection = await self._database.connect("loading")
             try:
                 self._stored_state = await cut_if_cancelled(
@@ -241,6 +242,11 @@ class SharedStorage:
             self._follow_definitions()
             raise
         self._start_coordinating()
+
+    def _coordinated_logs(self) -> list[SharedLog]:
+        """Those that only the coordinator writes to."""
+        coordinated = [each for each in self._topics.values() if each.is_coordinated or each.is_internal]
+        return [self._logs[partition] for topic in coordinated for partition in topic.partition_ids()]
 
     def _start_coordinating(self) -> None:
         self._committer.coordinates = True
