@@ -211,6 +211,8 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
             f"amqp://guest:guest@{second.listeners['amqp']}/", reconnect_interval=0.1
         )
         await stack.enter_async_context(connection)
+        reasons: list[str] = []
+        connection.close_callbacks.add(lambda _, error: reasons.append(str(error)))
         channel = await connection.channel()
         exchange = await channel.declare_exchange("e", aio_pika.ExchangeType.FANOUT, durable=True)
         queue = await channel.declare_queue("q", durable=True)
@@ -262,6 +264,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
             found.append(message.body)
             await message.ack()
         assert found == sent
+        assert len(reasons) == 6 and all("CONNECTION_FORCED" in each for each in reasons), reasons
         fetched = await wire.ask(fetch_request((topic, 0, 0), isolation_level=1), FetchResponse)
         assert fetched.responses[0].partitions[0].high_watermark == 8
 

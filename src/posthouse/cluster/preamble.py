@@ -49,7 +49,7 @@ _SENTENCES: dict[int, str] = {
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
     Refusal.NOT_A_REQUEST: "the broker there does not understand the request",
-    Refusal.NOT_READY: "the broker there is about to change its role",
+    Refusal.NOT_READY: "the broker there does not serve yet, or not any more",
 }
 
 

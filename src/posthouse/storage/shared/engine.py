@@ -228,7 +228,7 @@ class SharedStorage:
         try:
             # The coordinator before has released the scope, or is fenced: it changes nothing any more.
             await self._definition_follower.refresh()
-            await self._definition_follower.stop()
+            await self._definition_follower.pause()
             await self._follower.refresh(self._coordinated_logs())
             connection = await self._database.connect("loading")
             try:

@@ -78,11 +78,15 @@ class DefinitionFollower:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage definitions")
 
+    async def pause(self) -> None:
+        """Follow nothing until the next `start`."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self.pause()
         await self._looks.close()
 
     async def refresh(self) -> None:
@@ -107,8 +111,8 @@ class DefinitionFollower:
     async def _look(self) -> None:
         async with self._readers.connection("asking for changes of topics and users") as connection:
             found = await cut_if_cancelled(connection, self._ask(connection))
-        # Without a pause: what is known here, and what the subscribers were told, is the same. Once it is
-        # stopped, this broker changes definitions itself, and what was found may be older.
+        # Nothing is awaited: what is known here, and what the subscribers were told, is the same. While it
+        # pauses, this broker changes definitions itself, and what was found may be older.
         if found is not None and self._task is not None:
             self.tell(self._apply(found))
 
