@@ -3,17 +3,15 @@
 import asyncio
 import logging
 import os
-import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.cluster_usage import NO_OTHERS
 from posthouse.descriptors import RESERVE, allowed_descriptors, share_out
-from posthouse.listener_settings import Address
+from posthouse.listener_settings import Address, ListenerSettings
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
@@ -21,10 +19,9 @@ from posthouse.model.usage import Use
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
 from posthouse.protocols.budget import Budget
-from posthouse.protocols.front_end import Backend, FrontEnd
+from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.gate import SECONDS_TO_PROVE, Gate
-from posthouse.protocols.introduction import Origin
 from posthouse.protocols.kafka.consumer_protocol import ConsumerProtocol
 from posthouse.protocols.listener import Connection, Listener
 from posthouse.protocols.listening import ListeningSockets
@@ -48,13 +45,12 @@ log = logging.getLogger(__name__)
 
 _MOST_INFLIGHT = 1024 * MIB
 _SWEEP_SECONDS = 1.0
+_HANDOVER_SECONDS = 0.5
+"""How long connections that are to go to another broker may take to end."""
 _ABORT_SECONDS = 2.0
 """How long connections that were closed at once have for what they do last."""
 _CERTIFICATE_SECONDS = 5.0
 """How often the certificate files are checked for changes."""
-
-
-TakeMoved = Callable[[str, socket.socket, Origin], None]
 
 
 class App:
@@ -79,7 +75,7 @@ class App:
         and `peer_traffic` are of a broker that shares its storage."""
         loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
         loaded.settings.check()
-        self._is_member = membership is not None and not membership.coordinates
+        self._membership = membership
         settings = _affordable(loaded.settings, relays=relay is not None)
         clock = clock or SystemClock()
         self.settings = settings
@@ -129,20 +125,40 @@ class App:
         self.listeners: dict[str, Address] = {}
         """The addresses of the listeners, by the name of the setting, once started."""
 
-    async def start(self, sockets: Mapping[str, ListeningSockets] | None = None) -> None:
-        """`sockets` are bound already, by the name of the setting. They belong to the app from now on."""
+    async def start(self) -> None:
+        await self.open()
+        if self._membership is None or self._membership.coordinates:
+            await self._coordinate()
+        await self.serve()
+
+    async def open(self) -> None:
+        """Start the broker, without clients."""
         try:
             await self.broker.start()
-            if not self._is_member:
-                await self.broker.coordinate()
         except BaseException:
-            for bound in (sockets or {}).values():
-                bound.close()
             await self._stop_exporters()
             raise
+
+    async def _coordinate(self) -> None:
+        try:
+            await self.broker.coordinate()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Stop a broker that has no clients."""
+        try:
+            await self.broker.stop()
+        finally:
+            await self._stop_exporters()
+
+    async def serve(self, sockets: Mapping[str, ListeningSockets] | None = None) -> None:
+        """After `open`: accept clients. `sockets` are bound already, by the name of the setting. They belong
+        to the app from now on."""
         try:
             for each in self._served:
-                tls = self._certificates if each.has_tls and not each.is_passed_on else None
+                tls = self._certificates if each.has_tls else None
                 if sockets is None:
                     self.listeners[each.name] = await each.listener.start(
                         each.settings.address, tls, setting=each.name
@@ -154,8 +170,7 @@ class App:
         except BaseException:
             for each in self._served:
                 each.listener.close()
-            await self.broker.stop()
-            await self._stop_exporters()
+            await self.close()
             raise
         self._sweep()
         self._loop_delay.start()
@@ -207,14 +222,18 @@ class App:
         """What the ready line says besides the addresses."""
         return {}
 
-    async def stop(
-        self, *, at_once: bool = False, drain_seconds: float | None = None, take: TakeMoved | None = None
-    ) -> None:
+    async def step_down(self) -> None:
+        """Another broker is to coordinate: end the connections of clients that only the coordinator serves,
+        and unload what they use. Other clients stay connected. Raises as `Broker.stop_coordinating`."""
+        self.broker.step_down()
+        passed_on = [each.listener.hand_over(_HANDOVER_SECONDS) for each in self._served if each.is_passed_on]
+        await asyncio.gather(*passed_on)
+        await self.broker.stop_coordinating()
+
+    async def stop(self, *, at_once: bool = False) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
 
-        They have `drain_seconds`, or as long as the settings say. With `at_once` all connections are closed
-        immediately, and nothing is answered any more. `take` gets the connections that another app can go on
-        with, and the names of their listeners.
+        With `at_once` all connections are closed immediately, and nothing is answered any more.
         """
         if self._following is not None:
             self._following.cancel()
@@ -226,19 +245,12 @@ class App:
         for each in self._served:
             if at_once:
                 each.listener.abort()
-            elif take is not None:
-                each.listener.move(partial(take, each.name))
             else:
                 each.listener.close()
         self.broker.wake_readers()
-        seconds = self.settings.shutdown_seconds if drain_seconds is None else drain_seconds
-        if at_once:
-            seconds = _ABORT_SECONDS
+        seconds = _ABORT_SECONDS if at_once else self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
-        try:
-            await self.broker.stop()
-        finally:
-            await self._stop_exporters()
+        await self.close()
 
     async def _stop_exporters(self) -> None:
         """At the same time: each waits a few seconds for a collector that does not answer."""
@@ -267,23 +279,35 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
         connections = front_end.connect(backend)
         for each in listeners:
             if each.protocol == front_end.protocol:
+                own = connections(each)
                 listener = Listener(
                     each.protocol.label,
-                    connections(each),
+                    own,
                     backend.gate,
                     may_answer=_may_answer(front_end, backend.membership),
+                    passing=_passing(front_end, each, own, backend.membership),
                 )
-                served_listener = ServedListener(
-                    settings=each, listener=listener, is_passed_on=front_end.is_passed_on
+                backend.listeners.add(
+                    ServedListener(
+                        settings=each, listener=listener, is_passed_on=front_end.pass_on is not None
+                    )
                 )
-                backend.listeners.add(served_listener)
 
 
 def _may_answer(front_end: FrontEnd, membership: Membership | None) -> Callable[[], bool] | None:
-    """None where it always may: a member needs no lease."""
-    if membership is None or membership.lease is None:
+    """None where it always may."""
+    if membership is None:
         return None
-    return membership.may_read if front_end.reads_cut_off else membership.may_serve
+    return membership.may_read if front_end.reads_cut_off else membership.may_coordinate
+
+
+def _passing(
+    front_end: FrontEnd, listener: ListenerSettings, own: ConnectionFactory, membership: Membership | None
+) -> Callable[[], ConnectionFactory | None] | None:
+    if membership is None or front_end.pass_on is None:
+        return None
+    passed_on = front_end.pass_on(listener, own)
+    return lambda: None if membership.coordinates else passed_on
 
 
 def _otlp_metrics(backend: Backend) -> "OtlpMetrics | None":

@@ -1,4 +1,4 @@
-"""A broker that shares its storage with others, in the running event loop. See `node_roles` for its life."""
+"""A broker that shares its storage with others, in the running event loop. See `node_life`."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from posthouse.model.clock import Clock, SystemClock, WakingClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.node_context import NodeContext, StorageSource
+from posthouse.node_life import NodeLife, Role
 from posthouse.node_place import PEER, NodePlace
-from posthouse.node_roles import NodeRoles, Role
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.scope_moves import ScopeMoves
 from posthouse.settings import Address, Settings
@@ -42,7 +42,7 @@ class NodeParts:
     place: NodePlace
     registry: BrokerRegistry
     peers: PeerListener
-    roles: NodeRoles
+    life: NodeLife
     running: asyncio.Task[None]
 
 
@@ -94,7 +94,7 @@ class Node:
             await self._storages.open()
             self._parts = await self._joined(identity.secret, place)
             undo.pop_all()
-        settled = asyncio.create_task(self._parts.roles.settled.wait())
+        settled = asyncio.create_task(self._parts.life.settled.wait())
         try:
             await asyncio.wait([self._parts.running, settled], return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -109,7 +109,7 @@ class Node:
 
     async def _wait_for_share(self) -> None:
         """So that clients that connect at once find the coordinators of their groups."""
-        keeper = self.parts.roles.keeper
+        keeper = self.parts.life.keeper
         if keeper is not None:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(keeper.has_share.wait(), _SHARE_SECONDS)
@@ -160,12 +160,12 @@ class Node:
             moves=ScopeMoves(),
             stopping=asyncio.Event(),
         )
-        roles = NodeRoles(context)
-        peers = PeerListener(place.peer, secret, roles.adopter)
+        life = NodeLife(context)
+        peers = PeerListener(place.peer, secret, life.adopter)
         registry.start()
         peers.start()
-        running = asyncio.get_running_loop().create_task(roles.run())
-        return NodeParts(place=place, registry=registry, peers=peers, roles=roles, running=running)
+        running = asyncio.get_running_loop().create_task(life.run())
+        return NodeParts(place=place, registry=registry, peers=peers, life=life, running=running)
 
     @property
     def parts(self) -> NodeParts:
@@ -180,7 +180,7 @@ class Node:
 
     @property
     def role(self) -> Role:
-        return self.parts.roles.role
+        return self.parts.life.role
 
     @property
     def view(self) -> ClusterView:
@@ -189,7 +189,7 @@ class Node:
     @property
     def epoch(self) -> int:
         """Of the scope coordinator, which this broker holds, or has seen last."""
-        epoch = self.parts.roles.epoch
+        epoch = self.parts.life.epoch
         return self.view.epoch if epoch is None else epoch
 
     @property
@@ -208,8 +208,8 @@ class Node:
 
     def reload_certificates(self) -> None:
         """Reload changed certificates at once."""
-        if self.parts.roles.app is not None:
-            self.parts.roles.app.reload_certificates()
+        if self.parts.life.app is not None:
+            self.parts.life.app.reload_certificates()
 
     async def ended(self) -> None:
         """Returns when the node has ended by itself; `stop` then raises the reason."""
@@ -218,7 +218,7 @@ class Node:
     async def stop(self) -> None:
         """Raises the reason if the node has ended by itself."""
         parts = self.parts
-        parts.roles.stop()
+        parts.life.stop()
         await asyncio.wait([parts.running])
         await parts.peers.close()
         await parts.registry.stop()

@@ -1,7 +1,9 @@
 """How a node takes its lease, and the scope coordinator when no other broker holds it."""
 
 import asyncio
+import contextlib
 import logging
+import math
 from collections.abc import Callable
 
 from posthouse.cluster.scope_plan import may_coordinate
@@ -22,13 +24,17 @@ coordinator that is not wanted is better than none."""
 class Campaign:
     def __init__(self, node: NodeContext) -> None:
         self._node = node
-        self._rest_seconds = 0.0
+        self._rest_until = -math.inf
         self._free_since: float | None = None
         """When this broker has found that none coordinates."""
 
     def rest(self, seconds: float) -> None:
         """Do not try to become the coordinator for so long: this broker could not serve as that."""
-        self._rest_seconds = seconds
+        self._rest_until = asyncio.get_running_loop().time() + seconds
+
+    @property
+    def _rests(self) -> bool:
+        return asyncio.get_running_loop().time() < self._rest_until
 
     async def enter(self, suspended: Callable[[], None]) -> Lease | None:
         """The lease of this broker; None when it is to stop. Calls `suspended` while it gets none because the
@@ -64,24 +70,26 @@ class Campaign:
             await node.pause(AGAIN_SECONDS)
         return None
 
-    async def run(self, scopes: Scopes) -> bool:
-        """Whether this broker has become the coordinator: true once it has, false when it is to stop or its
-        lease is lost. Raises NodeFailed."""
+    async def start(self, scopes: Scopes) -> None:
+        """Before this broker serves: take the scope if it is free."""
+        if self.is_wanted and not self._rests:
+            await self._try_to_take(scopes)
+
+    async def run(self, scopes: Scopes) -> None:
+        """Returns when this broker has taken the scope."""
         node, registry = self._node, self._node.registry
-        rest_seconds, self._rest_seconds = self._rest_seconds, 0.0
-        if rest_seconds:
-            await node.pause(rest_seconds)
-        while not node.stopping.is_set() and not scopes.lease.is_lost:
-            node.check_registry()
+        while True:
             left = registry.lease_seconds_left()
             if registry.view.holder_incarnation == node.own.incarnation:
                 left = 0.0  # it did not get the answer when it took or released the scope
                 if not self.is_wanted:
                     await self._release(scopes)
-            if self._may_take(left) and registry.loss is None and await self.try_to_take(scopes):
-                return True
-            await node.pause(min(max(left, _SOONEST_SECONDS), AGAIN_SECONDS))
-        return False
+            may_take = self._may_take(left) and registry.loss is None and not self._rests
+            if may_take and await self._try_to_take(scopes):
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(max(left, _SOONEST_SECONDS), AGAIN_SECONDS)):
+                    await registry.next_view()
 
     async def _release(self, scopes: Scopes) -> None:
         try:
@@ -102,7 +110,7 @@ class Campaign:
         """Whether operators do not want another broker to be the coordinator."""
         return may_coordinate(self._node.registry.view, self._node.own.id)
 
-    async def try_to_take(self, scopes: Scopes) -> bool:
+    async def _try_to_take(self, scopes: Scopes) -> bool:
         node, registry = self._node, self._node.registry
         before = registry.view
         try:

@@ -1,4 +1,4 @@
-"""What the roles of a node have in common."""
+"""What the parts of a node have in common."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,9 +46,8 @@ class StorageSource(Protocol):
     async def open(self) -> None:
         """Raises InvalidConfig or Unavailable if the shared storage cannot be used."""
 
-    def make(self, lease: Lease, *, coordinates: bool) -> NodeStorage:
-        """Called each time the node takes a role: that of the coordinator or that of a member. The app opens
-        and closes what is made."""
+    def make(self, lease: Lease) -> NodeStorage:
+        """Called for each app of the node, which opens and closes what is made."""
 
     async def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Where a node is reached: its listening sockets, which it keeps in every role, and their addresses."""
+"""Where a node is reached: its listening sockets, which it keeps under every lease, and their addresses."""
 
 import socket
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class NodePlace:
         return f"{socket.gethostname()}:{first.port}"
 
     def copies(self) -> dict[str, ListeningSockets]:
-        """The sockets of the client listeners, for one role: it closes them at its end."""
+        """The sockets of the client listeners, for one app: it closes them at its end."""
         return {name: each.duplicate() for name, each in self._clients.items()}
 
     def close(self) -> None:

@@ -4,8 +4,8 @@ A scope is *held* if the database says so, and *loaded* if the broker serves it.
 loaded, and only what is not loaded any more is released. A statement whose answer was lost is repeated: the
 next view of the cluster shows what became of it.
 
-The keeper lives as long as the lease of the broker. It runs with one app after the other: when the app is
-exchanged, the next one loads the scopes that the broker holds.
+The keeper lives as long as the lease of the broker. If the app cannot start, the next one loads the scopes
+that the broker holds.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from posthouse.cluster.scope_plan import ScopePlan, plan_scopes
+from posthouse.cluster.scope_plan import ScopePlan, coordinator_moves, plan_scopes
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
@@ -98,7 +98,8 @@ class ScopeKeeper:
         view = heartbeats.view
         try:
             while True:
-                heartbeats.hurry(await self.step(server, view))
+                is_moving = await self.step(server, view)
+                heartbeats.hurry(is_moving or coordinator_moves(view))
                 view = await heartbeats.next_view()
         finally:
             heartbeats.hurry(False)

@@ -1,5 +1,4 @@
-"""The storages of a node: one each time it becomes the coordinator or a member, on the same database,
-object store and caches."""
+"""The storages of a node: one for each of its leases, on the same database, object store and caches."""
 
 from posthouse.model.clock import Clock
 from posthouse.settings import Settings
@@ -25,9 +24,8 @@ class SharedStorages:
     async def open(self) -> None:
         await self._stores.open()
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
-        """For the coordinator, or for a member."""
-        return self._stores.storage(lease, coordinates=coordinates, defaults=self._defaults)
+    def make(self, lease: Lease) -> SharedStorage:
+        return self._stores.storage(lease, defaults=self._defaults)
 
     async def close(self) -> None:
         await self._stores.close()

@@ -40,7 +40,7 @@ WITH_ANOTHER = ClusterView(brokers=(_OWN, _OTHER))
 @asynccontextmanager
 async def coordinator_app(view: ClusterView = _ALONE, **settings: Any) -> AsyncIterator[tuple[App, SetLease]]:
     lease = SetLease()
-    membership = Membership(own=_OWN, lease=lease, view=lambda: view)
+    membership = Membership(own=_OWN, coordinating=lambda: lease, view=lambda: view)
     app = App(
         on_any_port(memory=True, **settings), storage=MemoryStorage(SystemClock()), membership=membership
     )

@@ -11,7 +11,7 @@ from typing import Any
 from posthouse.model.clock import SystemClock
 from posthouse.node import Node
 from posthouse.node_context import StorageSource
-from posthouse.node_roles import Role
+from posthouse.node_life import Role
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Settings
 from posthouse.shared_storage import SharedStorages

@@ -20,7 +20,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def holds(node: Node, scope: Scope) -> bool:
-    app = node.parts.roles.app
+    app = node.parts.life.app
     return app is not None and app.broker.holds(scope)
 
 

@@ -41,7 +41,7 @@ async def until(is_so: Callable[[], object]) -> None:
 
 
 def usage(of: Node) -> ClusterUsage:
-    app = of.parts.roles.app
+    app = of.parts.life.app
     assert app is not None
     return app._gate._cluster
 
@@ -89,7 +89,7 @@ async def test_an_address_at_its_limit_is_refused_at_the_other_broker(
 async def test_connections_that_a_member_forwards_count_once(url: str) -> None:
     async with nodes(url, "a", "b", max_connections_per_address=4) as (coordinator, member):
         await know_each_other(coordinator, member)
-        app = coordinator.parts.roles.app
+        app = coordinator.parts.life.app
         assert app is not None
         amqp = f"amqp://{member.listeners['amqp']}/"
         async with await aio_pika.connect(amqp), await aio_pika.connect(amqp):
@@ -185,7 +185,7 @@ async def test_a_connection_whose_requests_are_relayed_counts_once(url: str, tmp
         async with Wire(str(member.listeners["kafka"])) as one:
             await log_in(one, "admin", PASSWORD)
             await _create(one, "t")
-            app = coordinator.parts.roles.app
+            app = coordinator.parts.life.app
             assert app is not None
             assert [each.info.user for each in app.connections] == ["admin"], "the member relays"
             await until(lambda: usage(coordinator).connections(Limited.USER, "admin") == 1)
@@ -230,6 +230,6 @@ async def test_a_byte_rate_belongs_to_the_broker_that_is_used(url: str) -> None:
 
 
 def _quotas(of: Node) -> Quotas:
-    app = of.parts.roles.app
+    app = of.parts.life.app
     assert app is not None
     return app.broker.access.quotas

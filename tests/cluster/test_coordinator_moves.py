@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaProducer
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
 from posthouse.node import Node
-from posthouse.node_roles import Role
+from posthouse.node_life import Role
 from posthouse.shared_storage import SharedStorages
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.membership.lease import Lease
@@ -51,7 +51,7 @@ async def test_a_coordinator_that_is_drained_becomes_a_member(
         await all_ready(first, 2)
         assert (await call(second, "brokers/a/drain")).status_code == 204
         await until(coordinates(second), SECONDS)
-        await until(lambda: first.role is Role.MEMBER and first.parts.roles.app is not None)
+        await until(lambda: first.role is Role.MEMBER and first.parts.life.app is not None)
         await producer.send_and_wait("t", b"2", partition=0)
         await producer.stop()
         await api_versions(reader, writer)  # the connection is still there
@@ -63,7 +63,7 @@ async def test_a_coordinator_that_is_drained_becomes_a_member(
         assert (await call(first, "brokers/a/undrain")).status_code == 204
         await until(lambda: not first.view.brokers[0].is_draining)
         assert second.role is Role.COORDINATOR
-        lease = first.parts.roles.lease
+        lease = first.parts.life.lease
         assert lease is not None and not lease.is_lost
 
 
@@ -108,10 +108,13 @@ async def test_the_only_broker_stays_the_coordinator(url: str, sql: Sql) -> None
 
 
 class NeverCoordinates(SharedStorages):
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
-        if coordinates:
-            raise InvalidConfig("this broker cannot coordinate")
-        return super().make(lease, coordinates=coordinates)
+    def make(self, lease: Lease) -> SharedStorage:
+        storage = super().make(lease)
+        storage.coordinate = self._refuse  # type: ignore[method-assign]
+        return storage
+
+    async def _refuse(self) -> None:
+        raise InvalidConfig("this broker cannot coordinate")
 
 
 async def test_a_coordinator_that_is_not_wanted_is_better_than_none(

@@ -38,7 +38,7 @@ async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> No
             assert done == [None]
             way.cut()
             await until(coordinates(second))
-            lease = first.parts.roles.lease
+            lease = first.parts.life.lease
             assert lease is not None
             assert lease.is_cut_off
             produce()

@@ -92,12 +92,12 @@ async def test_the_coordinator_sees_the_address_of_the_client(url: str) -> None:
         reader, writer = await asyncio.open_connection(address.host, address.port)
         writer.write(b"AMQP\x00\x00\x09\x01")
         assert await reader.read(1)
-        assert coordinator.parts.roles.app is not None
+        assert coordinator.parts.life.app is not None
         own = writer.get_extra_info("sockname")
-        assert [each.peer for each in coordinator.parts.roles.app.connections] == [f"{own[0]}:{own[1]}"]
+        assert [each.peer for each in coordinator.parts.life.app.connections] == [f"{own[0]}:{own[1]}"]
         writer.close()
         await until(
-            lambda: coordinator.parts.roles.app is not None and not coordinator.parts.roles.app.connections
+            lambda: coordinator.parts.life.app is not None and not coordinator.parts.life.app.connections
         )
 
 
@@ -105,7 +105,7 @@ async def test_limits_of_the_coordinator_count_connections_by_their_clients(url:
     async with nodes(url, "a", "b", max_connections_per_address=2) as (coordinator, member):
         address = coordinator.listeners["amqp"]
         two = [await asyncio.open_connection(address.host, address.port) for _ in range(2)]
-        app = coordinator.parts.roles.app
+        app = coordinator.parts.life.app
         assert app is not None
         await until(lambda: len(app.connections) == 2)
         through = member.listeners["amqp"]
@@ -121,8 +121,8 @@ async def test_health_and_metrics_are_answered_by_the_member_and_the_rest_by_the
 ) -> None:
     async with nodes(url, "a", "b") as (coordinator, member), httpx.AsyncClient() as http:
         where = f"http://{member.listeners['admin']}"
-        assert coordinator.parts.roles.app is not None
-        counters = coordinator.parts.roles.app._gate.counters
+        assert coordinator.parts.life.app is not None
+        counters = coordinator.parts.life.app._gate.counters
         accepted = counters.accepted
         answer = await http.get(f"{where}/health/live")
         assert (answer.status_code, answer.json()) == (200, {"status": "ok"})

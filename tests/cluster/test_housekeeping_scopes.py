@@ -102,7 +102,7 @@ async def test_both_brokers_consolidate_and_each_only_its_logs(url: str, sql: Sq
         assert kept_by(sql) == {log: {held[scope_of_log(log)]} for log in kept_by(sql)}
         assert len(kept_by(sql)) == PARTITIONS
         for each in (first, second):
-            app = each.parts.roles.app
+            app = each.parts.life.app
             assert app is not None and app.broker.storage_metrics.remote is not None
             assert app.broker.storage_metrics.remote().upkeep.segments_written > 0
             text = (await asyncio.to_thread(httpx.get, f"http://{each.listeners['admin']}/metrics")).text

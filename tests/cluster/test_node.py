@@ -15,7 +15,7 @@ from posthouse.model.errors import InvalidConfig, NotLeader
 from posthouse.model.scopes import COORDINATOR, SCOPES, scope_of_group
 from posthouse.node import Node
 from posthouse.node_context import NodeFailed
-from posthouse.node_roles import Role
+from posthouse.node_life import Role
 from posthouse.storage.operations import Put
 from posthouse.storage.shared.administration.administration import accept_loss
 from posthouse.storage.shared.database import Database, DatabaseAway
@@ -116,7 +116,7 @@ async def test_reads_go_on_while_the_database_is_away(postgres: PostgresServer, 
         producer = AIOKafkaProducer(bootstrap_servers=where)
         await producer.start()
         await producer.send_and_wait("t", b"1", partition=0)
-        lease = holder.parts.roles.lease
+        lease = holder.parts.life.lease
         assert lease is not None
         postgres.pause()
         try:
@@ -191,7 +191,7 @@ async def test_a_takeover_that_comes_before_the_heartbeat_finds_the_loss(url: st
 
 async def test_the_log_says_why_the_lease_was_lost(url: str, caplog: pytest.LogCaptureFixture) -> None:
     async with nodes(url, "a") as (holder,):
-        lease = holder.parts.roles.lease
+        lease = holder.parts.life.lease
         assert lease is not None
         lease.fenced("the committer failed")
         await until(lambda: "closes all connections: the committer failed" in caplog.text)
@@ -225,7 +225,7 @@ async def test_a_node_that_cannot_renew_its_lease_by_its_own_error_ends(
 ) -> None:
     one = node(url, "a")
     await one.start()
-    lease = one.parts.roles.lease
+    lease = one.parts.life.lease
     assert lease is not None
     lease.renew = broken  # type: ignore[assignment,method-assign]
     await asyncio.wait_for(one.ended(), 5)
@@ -252,18 +252,18 @@ async def test_a_node_that_cannot_send_heartbeats_by_its_own_error_ends(
 
 async def test_a_member_that_was_fenced_closes_all_and_begins_anew(url: str, sql: Sql) -> None:
     async with nodes(url, "a", "b") as (first, second):
-        lease = second.parts.roles.lease
+        lease = second.parts.life.lease
         assert lease is not None
         address = second.listeners["kafka"]
         reader, writer = await asyncio.open_connection(address.host, address.port)
         sql.execute("SELECT fence(%s)", [lease.incarnation])
         await is_closed(reader)
         writer.close()
-        await until(lambda: second.parts.roles.lease not in (None, lease))
-        again = second.parts.roles.lease
+        await until(lambda: second.parts.life.lease not in (None, lease))
+        again = second.parts.life.lease
         assert again is not None
         assert (again.incarnation, again.epoch) == (lease.incarnation, lease.epoch + 1)
-        await until(lambda: second.parts.roles.app)
+        await until(lambda: second.parts.life.app)
         assert (first.role, second.role) == (Role.COORDINATOR, Role.MEMBER)
         assert first.epoch == 1
         producer = AIOKafkaProducer(bootstrap_servers=str(address))
@@ -282,7 +282,7 @@ async def test_all_brokers_see_the_leases_and_who_holds_what(url: str) -> None:
         for view in (first.view, second.view):
             assert view.holder_of(COORDINATOR) == view.brokers[0]
         await until(lambda: all(each.lease_seconds_left > 0 for each in second.view.brokers))
-        scopes = second.parts.roles.scopes
+        scopes = second.parts.life.scopes
         assert scopes is not None
         assert await scopes.take(SCOPES) == set()
 
@@ -296,7 +296,7 @@ async def test_a_member_commits_offsets_of_groups_whose_scope_it_was_given(
         scope = scope_of_group("orders")
         control = DatabaseControl(Database(url))
         await control.want(scope, "a")
-        app = second.parts.roles.app
+        app = second.parts.life.app
         assert app is not None
         storage = app.broker._storage
         put = Put(Space.OFFSETS, bytes(20) + b"orders", b"7")

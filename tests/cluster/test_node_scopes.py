@@ -228,6 +228,10 @@ async def test_heartbeats_hurry_while_scopes_move() -> None:
     await cluster.settle()
     heartbeats.beat()
     await heartbeats.waiting.wait()
+    assert heartbeats.is_moving, "no broker is the coordinator"
+    heartbeats.has_coordinator = True
+    heartbeats.beat()
+    await heartbeats.waiting.wait()
     assert not heartbeats.is_moving
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -241,11 +245,15 @@ class FakeHeartbeats:
         self.waiting = asyncio.Event()
         """The keeper waits for a heartbeat."""
         self.is_moving: bool | None = None
+        self.has_coordinator = False
 
     @property
     def view(self) -> ClusterView:
         self.waiting.clear()
-        return self._cluster.view()
+        view = self._cluster.view()
+        if self.has_coordinator:
+            view = replace(view, holder_incarnation=view.brokers[0].incarnation)
+        return view
 
     async def next_view(self) -> ClusterView:
         self.waiting.set()

@@ -452,3 +452,56 @@ async def test_back_pressure_on_the_coordinator() -> None:
         assert connection.held == 0
         connection.close()
         adopted[0].close()
+
+
+class _Holder:
+    """Answers with the request itself, and refuses all requests from the one with this number on."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.answered: list[bytes] = []
+        self._serving: list[asyncio.Task[None]] = []
+
+    def adopter(self, passage: AnyPassage) -> Adopt | Refusal:
+        return lambda adopted: self._serving.append(asyncio.create_task(self._serve(adopted)))
+
+    async def _serve(self, adopted: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=adopted)
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                response = frame[4:8]
+                if len(self.answered) < self._most:
+                    self.answered.append(frame)
+                    response += frame
+                writer.write(len(response).to_bytes(4) + response)
+                if len(response) == 4:
+                    return
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    async def ended(self) -> None:
+        await asyncio.wait_for(asyncio.gather(*self._serving), _SECONDS)
+
+
+async def test_requests_that_the_holder_refuses_go_to_the_next_one_in_their_order() -> None:
+    first, second = _Holder(most=2), _Holder(most=100)
+    async with _peers(first.adopter) as old, _peers(second.adopter) as new:
+        member = _Member(old)
+        connection = member.open()
+        frames = [b"\0\0\0\0" + number.to_bytes(4) + b"request" for number in range(6)]
+        sent = [connection.send(memoryview(each)) for each in frames[:4]]
+        await asyncio.wait_for(asyncio.wait(sent[:2]), _SECONDS)
+        member.coordinator = ScopeHolder(incarnation=uuid4(), address=new)
+        sent += [connection.send(memoryview(each)) for each in frames[4:]]
+        found = await asyncio.wait_for(asyncio.gather(*sent), _SECONDS)
+        assert [each[4:] for each in found] == frames
+        assert first.answered + second.answered == frames
+        assert len(first.answered) == 2
+        assert (member.traffic.relay_failures, member.traffic.relayed_unanswered) == (0, 0)
+        connection.close()
+        await first.ended()
+        await second.ended()

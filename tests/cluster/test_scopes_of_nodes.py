@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from posthouse.model.scopes import GROUPS, Scope, scope_of_group
 from posthouse.node import Node
-from posthouse.node_roles import Role
+from posthouse.node_life import Role
 from tests.cluster.nodes import coordinates, node, nodes, until
 from tests.cluster.test_processes import NodeProcess
 
@@ -44,7 +44,7 @@ def served(*brokers: Node) -> list[int]:
 
 
 def _served(each: Node) -> int:
-    app = each.parts.roles.app
+    app = each.parts.life.app
     return 0 if app is None else sum(map(app.broker.holds, GROUPS))
 
 
@@ -151,12 +151,12 @@ async def consume(consumer: AIOKafkaConsumer) -> None:
 
 async def move(scope: Scope, first: Node, second: Node) -> None:
     """To the other of the two."""
-    holds = first.parts.roles.app is not None and first.parts.roles.app.broker.holds(scope)
+    holds = first.parts.life.app is not None and first.parts.life.app.broker.holds(scope)
     to = second if holds else first
     await call(first, f"scopes/{quote(scope.name, safe='')}/move", broker=to.parts.place.name)
 
     def is_moved() -> bool:
-        app = to.parts.roles.app
+        app = to.parts.life.app
         return app is not None and app.broker.holds(scope)
 
     await until(is_moved, SECONDS)

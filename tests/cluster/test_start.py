@@ -12,6 +12,7 @@ import pytest
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import COORDINATOR
 from posthouse.model.topic_config import TopicConfig
 from posthouse.node import Node
 from posthouse.settings import Address
@@ -31,10 +32,10 @@ class HangingStorages(SharedStorages):
 
     made = 0
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
+    def make(self, lease: Lease) -> SharedStorage:
         self.made += 1
-        storage = super().make(lease, coordinates=coordinates)
-        if coordinates:
+        storage = super().make(lease)
+        if lease.holds(COORDINATOR):
             storage.open = hang  # type: ignore[method-assign]
         return storage
 
@@ -44,9 +45,12 @@ class RefusingStorages(SharedStorages):
 
     refused = 0
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
-        if not coordinates:
-            return super().make(lease, coordinates=False)
+    def make(self, lease: Lease) -> SharedStorage:
+        storage = super().make(lease)
+        storage.coordinate = self._refuse  # type: ignore[method-assign]
+        return storage
+
+    async def _refuse(self) -> None:
         self.refused += 1
         raise InvalidConfig("a file is missing")
 
@@ -76,11 +80,11 @@ async def test_a_coordinator_whose_start_hangs_can_be_stopped(url: str, sql: Sql
 async def test_a_start_ends_with_the_lease(url: str) -> None:
     """The broker begins anew, under a new one."""
     one, starting, storages = await hanging(url)
-    lease = one.parts.roles.lease
+    lease = one.parts.life.lease
     assert lease is not None
     lease.fenced("the database has lost commits")
     await until(lambda: storages.made == 2, 5)
-    again = one.parts.roles.lease
+    again = one.parts.life.lease
     assert again is not None and again.epoch > lease.epoch
     starting.cancel()
     await asyncio.wait_for(asyncio.wait([starting]), 5)

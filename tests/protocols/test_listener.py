@@ -114,15 +114,11 @@ class Joining(asyncio.Protocol):
         self._listener.leave(self)
 
 
-ENDS: list[Callable[[Listener], None]] = [
-    Listener.close,
-    Listener.abort,
-    lambda listener: listener.move(lambda taken, _: taken.close()),
-]
+ENDS: list[Callable[[Listener], None]] = [Listener.close, Listener.abort]
 
 
 @pytest.mark.parametrize("before", [False, True], ids=["joined", "joins"])
-@pytest.mark.parametrize("end", ENDS, ids=["close", "abort", "move"])
+@pytest.mark.parametrize("end", ENDS, ids=["close", "abort"])
 def test_a_connection_that_joins_a_listener_that_ends_is_not_forgotten(
     end: Callable[[Listener], None], before: bool
 ) -> None:

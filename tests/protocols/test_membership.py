@@ -66,7 +66,7 @@ def test_there_may_be_no_coordinator(view: ClusterView) -> None:
 
 
 def test_the_coordinator_knows_itself_before_the_others_have_seen_it() -> None:
-    membership = Membership(own=_ONE, view=lambda: _ALL, lease=_Lease())
+    membership = Membership(own=_ONE, view=lambda: _ALL, coordinating=_Lease)
     assert membership.coordinator() == _ONE
     assert (membership.epoch, membership.lease_seconds_left) == (8, 3.0)
 

@@ -3,7 +3,9 @@
 It knows no protocol. Every produce ends in `append`, every consume starts in `read`.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Produced
@@ -61,9 +63,10 @@ from posthouse.storage.spaces import Space
 
 class Broker:
     """`start` is enough to serve logs. Most of what stores state (transactions, queues, the schedule,
-    definitions) needs `coordinate`, which one of several brokers on one storage does. In the others storage
-    refuses their commits, and they refuse what they would do without a commit. Groups and housekeeping of
-    logs need their scope: a broker that is alone holds all, one of several holds those that it has taken.
+    definitions) needs `coordinate`, which one of several brokers on one storage does, until it is to
+    `stop_coordinating`. In the others storage refuses their commits, and they refuse what they would do
+    without a commit. Groups and housekeeping of logs need their scope: a broker that is alone holds all, one
+    of several holds those that it has taken.
     """
 
     def __init__(
@@ -82,6 +85,8 @@ class Broker:
         """`tracer` is None where tracing is off."""
         self.coordinates = False
         """Whether this broker coordinates. Always so where it is alone, once it has started."""
+        self._is_loaded = False
+        """What the coordinator needs is loaded, or some of it."""
         self.tracer = tracer
         self._storage = storage
         self._clock = clock
@@ -222,8 +227,11 @@ class Broker:
             self._log_scopes.start()
 
     async def coordinate(self) -> None:
-        """After `start`: take over what one broker does for all. If this fails, the broker is stopped."""
+        """After `start`: take over what one broker does for all. If this fails, the broker is as it was
+        before. Raises Unavailable; InvalidConfig if it lacks something."""
+        self._is_loaded = True
         try:
+            await self._storage.coordinate()
             await self.access.coordinate()
             self._bind_producer_ids()
             if self._held.has_all:
@@ -233,13 +241,41 @@ class Broker:
                 await self._storage.forget_lost_commits()
             await self._storage.admit_members()
         except BaseException:
-            await self._close()
+            await self._unload_coordination()
             raise
         self.coordinates = True
         if self._held.has_all:
             self._group_scopes.start()
             self._log_scopes.start()
         self._coordination.start()
+
+    def step_down(self) -> None:
+        """From now on another broker coordinates: clients have to ask that one. `stop_coordinating` has to
+        follow."""
+        self.coordinates = False
+
+    def uses_coordination(self, until: "asyncio.Future[Any]") -> None:
+        """A request that only the coordinator answers takes until this future is done: before that, what it
+        uses is not unloaded."""
+        self._coordination.use(until)
+
+    async def stop_coordinating(self) -> None:
+        """When it returns, nothing that only the coordinator does is done here any more, and all of its
+        commits have ended: another broker may take over. Raises Unavailable if one of them failed; the broker
+        is not the coordinator then either."""
+        self.step_down()
+        await self._coordination.unused()
+        await self._unload_coordination()
+
+    async def _unload_coordination(self) -> None:
+        try:
+            await self._coordination.stop()
+        finally:
+            # In one turn of the event loop: a record for a topic that feeds queues is appended with its
+            # references, or refused.
+            self._coordination.unload()
+            self._is_loaded = False
+            await self._storage.stop_coordinating()
 
     def holds(self, scope: Scope) -> bool:
         """Whether this broker serves what the scope is about."""
@@ -265,7 +301,7 @@ class Broker:
         try:
             await self._log_scopes.stop()
             await self._group_scopes.stop()
-            if self.coordinates:
+            if self._is_loaded:
                 await self._coordination.stop()
         finally:
             await self._close()

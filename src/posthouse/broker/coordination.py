@@ -1,8 +1,13 @@
-"""What one of several brokers on a storage does for all of them: loading, periodic work and closing.
+"""What one of several brokers on a storage, the coordinator, does for all of them.
+
+    free ──load──► loading ──start──► held ──stop──► stopping ──unload──► free
 
 The parts exist in every broker. Where they are not loaded they are empty, and refuse what they are asked for.
 Groups and housekeeping of logs are not among them: see `group_scopes` and `log_scopes`.
 """
+
+import asyncio
+from typing import Any
 
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.queues.namespaces import Namespaces
@@ -35,6 +40,7 @@ class Coordination:
         self._namespaces = namespaces
         self._publishing = publishing
         self._schedule = schedule
+        self._using: set[asyncio.Future[Any]] = set()
         self._metrics_file = metrics_file
         self._chores = (
             Housekeeping([transactions.abort_expired], _TRANSACTION_CHECK_SECONDS),
@@ -44,7 +50,8 @@ class Coordination:
         )
 
     async def load(self) -> None:
-        """Load the stored state, and store what a stop or a crash has left to do."""
+        """Load the stored state, and store what a stop or a crash has left to do. If it fails, `stop` and
+        `unload` have to follow."""
         self._metrics_file.open()
         await self._transactions.load()
         await self._namespaces.load()
@@ -55,6 +62,17 @@ class Coordination:
         for chore in self._chores:
             chore.start()
 
+    def use(self, until: "asyncio.Future[Any]") -> None:
+        """Something uses the parts until this future is done: `unused` waits for it."""
+        self._using.add(until)
+        until.add_done_callback(self._using.discard)
+
+    async def unused(self) -> None:
+        """Return when all that was begun before has ended."""
+        while self._using:
+            await asyncio.wait(self._using)
+        await self._namespaces.undisturbed()
+
     async def stop(self) -> None:
         """No more requests come."""
         for chore in self._chores:
@@ -63,3 +81,10 @@ class Coordination:
         await self._publishing.close()
         await self._namespaces.close()
         await self._transactions.close()
+
+    def unload(self) -> None:
+        """After `stop`. Nothing is awaited: to others, all parts are unloaded at the same moment."""
+        self._metrics_file.close()
+        self._namespaces.unload()
+        self._schedule.unload()
+        self._transactions.unload()

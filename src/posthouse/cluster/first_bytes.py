@@ -1,8 +1,7 @@
 """Connections to the admin listener of a member: some requests are for this broker, all others are passed on.
 
 Health and metrics are of the broker that was asked. The first bytes of a connection decide where all of it
-goes, so this broker closes a connection after its own answer. What another broker relays is for this one: it
-is about groups that this one coordinates.
+goes, so this broker closes a connection after its own answer.
 """
 
 import asyncio
@@ -11,7 +10,6 @@ from typing import cast
 
 from posthouse.model.address import Address
 from posthouse.protocols.connection_info import ConnectionInfo
-from posthouse.protocols.introduction import RELAYED_BY
 from posthouse.protocols.listener import Connection, Listener
 
 _OWN = (b"GET /health/", b"HEAD /health/", b"GET /metrics", b"HEAD /metrics")
@@ -47,8 +45,6 @@ class _FirstBytes(asyncio.Protocol):
         self.peer = str(Address.of_peer(transport.get_extra_info("peername")))
         if not self._listener.join(self):
             self._transport.abort()
-        elif transport.get_extra_info(RELAYED_BY) is not None:
-            self._hand_over(self._made_by.own)
         elif not self._made_by.is_readable:
             self._hand_over(self._made_by.forwarded)
 

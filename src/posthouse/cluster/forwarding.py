@@ -168,15 +168,6 @@ class ForwardedConnection(asyncio.Protocol):
     def info(self) -> ConnectionInfo:
         return ConnectionInfo(peer=self.peer, protocol=self._made_by.name, since_ms=0)
 
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the coordinator was not reached yet."""
-        return self._upstream is None and not self.transport.is_closing()
-
-    def detach(self) -> None:
-        """Go on without the listener, which closes."""
-        self._listener.leave(self)
-
     def finish(self) -> None:
         self.leave()
 

@@ -49,7 +49,7 @@ _SENTENCES: dict[int, str] = {
     Refusal.NO_SUCH_LISTENER: "the broker there has no listener of this name: all brokers need the same ones",
     Refusal.WRONG_SECRET: "the broker there has another secret: it belongs to another cluster",
     Refusal.NOT_A_REQUEST: "the broker there does not understand the request",
-    Refusal.NOT_READY: "the broker there is about to change its role",
+    Refusal.NOT_READY: "the broker there does not serve yet, or not any more",
 }
 
 
@@ -90,6 +90,8 @@ class RelayPassage:
     """Has logged in at the dialling broker; None if no user has."""
     scope: Scope = COORDINATOR
     """The listening broker has to hold it."""
+    takes_refusals: bool = True
+    """Whether the dialling broker knows what a refused request is: see `relaying`."""
 
     def __str__(self) -> str:
         return f"requests of {self.listener} for {self.scope}"
@@ -139,6 +141,7 @@ def _said(passage: AnyPassage) -> dict[str, Any]:
             "broker": str(passage.broker),
             "user": user,
             "scope": passage.scope.name,
+            "takes_refusals": passage.takes_refusals,
         }
     return said
 
@@ -182,6 +185,7 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
             client=client,
             user=None if said["user"] is None else _user(said["user"]),
             scope=Scope(said.get("scope", COORDINATOR.name)),
+            takes_refusals=said.get("takes_refusals", False),
         )
     return Passage(listener=said["listener"], client=client)
 

@@ -4,6 +4,9 @@ Each client connection that needs it has one companion connection for each scope
 bytes and that many bytes, in both directions, and responses come in the order of the requests. Both begin
 with fields that are checked against each other: a response carries the correlation id of its request.
 
+A response of nothing but that id is a refusal: the other broker does not hold the scope any more. It has not
+begun that request and none that follows, so they are sent to the next holder.
+
 Memory is bounded by the client's connection: it counts requests until they are answered, and responses, also
 incomplete ones, until they are sent. While the client does not take them it pauses the reading of more. At
 most `MOST_IN_FLIGHT` requests of a connection are with the other broker.
@@ -34,6 +37,7 @@ MOST_IN_FLIGHT = 64
 _LENGTH = Struct(">I")
 _CORRELATION_ID = slice(4, 8)
 """Of a request, behind the key and the version of its API. A response begins with it."""
+_REFUSAL_BYTES = 4
 _DISCARD = Struct("ii").pack(1, 0)
 """Of SO_LINGER: closing resets the connection."""
 _UNREAD_SECONDS = 30
@@ -189,10 +193,22 @@ class CompanionConnection:
             log.error("closing a connection to another broker: its response belongs to no request")
             self._hang_up()
             return
+        if len(response) == _REFUSAL_BYTES:
+            self._refused()
+            return
         request = self._sent.popleft()
         self._traffic.relayed_unanswered -= 1
         if not request.response.done():
             request.response.set_result(response)
+        self._go_on()
+
+    def _refused(self) -> None:
+        """What was sent and is not answered goes to the next holder, in the same order."""
+        upstream, self._upstream = self._upstream, None
+        self._waiting.extendleft(reversed(self._sent))
+        self._sent.clear()
+        if upstream is not None:
+            upstream.abort()
         self._go_on()
 
     def lost(self, upstream: "_Upstream") -> None:

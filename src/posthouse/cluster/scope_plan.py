@@ -62,6 +62,11 @@ def may_coordinate(view: ClusterView, broker: int, *, seconds: float = 0.0) -> b
     return view.wanted.get(COORDINATOR) not in others and not (is_draining and others)
 
 
+def coordinator_moves(view: ClusterView) -> bool:
+    """Whether a broker has still to take the scope `coordinator`, or to give it up."""
+    return view.holder is None or not may_coordinate(view, view.holder.id)
+
+
 def _is_ready(broker: ClusterBroker) -> bool:
     return broker.is_ready and broker.lease_seconds_left > 0
 

@@ -1,6 +1,5 @@
 """A front end: one protocol, with all that the broker needs to open, limit and name its listeners."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,7 +9,7 @@ from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
-from posthouse.protocols.listener import Listener
+from posthouse.protocols.listener import ConnectionFactory as ConnectionFactory
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.peer_traffic import PeerTraffic
@@ -19,9 +18,6 @@ from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.protocols.share_members import ShareMemberships
 from posthouse.settings import Settings
-
-ConnectionFactory = Callable[[Listener], asyncio.BaseProtocol]
-"""Creates the connection that a listener has accepted; it must also be a `listener.Connection`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,5 +56,7 @@ class FrontEnd:
     reads_cut_off: bool = False
     """Whether it answers while the broker has no lease because the database cannot be reached. It must then
     answer only what is durable and cannot have changed."""
-    is_passed_on: bool = False
-    """Whether its connections go to the coordinator as they are: TLS is between the client and that one."""
+    pass_on: Callable[[ListenerSettings, ConnectionFactory], ConnectionFactory] | None = None
+    """Makes what passes connections of a listener on to the coordinator, as they are, while another broker is
+    that: TLS is between the client and that one. It is given what makes those that are served here. None if
+    all of them are served here."""

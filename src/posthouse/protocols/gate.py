@@ -47,6 +47,8 @@ class Visitor:
     """The connection exists, and reports when it is lost."""
     is_unwanted: bool = field(default=False, init=False)
     """It was closed before its connection existed."""
+    is_passed_on: bool = field(default=False, init=False)
+    """Another broker serves its connection."""
     is_exempt: bool = False
     """Another broker relays requests of a client, to which it has applied its own limits."""
     is_forwarded: bool = False

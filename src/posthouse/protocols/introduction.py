@@ -11,12 +11,15 @@ from typing import Any, Protocol, cast, runtime_checkable
 from uuid import UUID
 
 from posthouse.model.proven_user import ProvenUser
+from posthouse.model.scopes import Scope
 from posthouse.settings import Address
 
 FORWARDER = "forwarder"
 """Name of the extra information: the address of the broker that has passed the connection on."""
 RELAYED_BY = "relayed_by"
 """Name of the extra information: the incarnation of the broker that relays the requests."""
+RELAYED_FOR = "relayed_for"
+"""Name of the extra information: the scope for which that broker relays."""
 RELAYED_USER = "relayed_user"
 """Name of the extra information: the user that has logged in at the broker that relays the requests."""
 
@@ -29,12 +32,11 @@ class Origin:
     relayed_by: UUID | None = None
     """The incarnation of the other broker if the client has not made the connection: the other broker relays
     single requests, which it has received with or without TLS, and sends them without."""
+    relayed_for: Scope | None = None
+    """With `relayed_by`: the scope that this broker holds, if the other one knows what to do with requests
+    that are refused because it does not any more."""
     user: ProvenUser | None = None
-    """With `relayed_by` or `is_moved`: has logged in there."""
-    is_moved: bool = False
-    """The client has made the connection to this broker, to a listener that is closed now."""
-    unread: bytes = b""
-    """What the client has sent, and was not begun."""
+    """With `relayed_by`: has logged in there."""
 
 
 @runtime_checkable
@@ -62,18 +64,6 @@ class Introduction(asyncio.Protocol):
         plain.set_protocol(self._protocol)
         dismiss = self._protocol.dismiss if isinstance(self._protocol, Dismissable) else plain.abort
         self._protocol.connection_made(GuardedTransport(plain, self._may_answer, dismiss, self._origin))
-        if self._origin is not None and self._origin.unread:
-            _feed(cast("asyncio.BufferedProtocol", self._protocol), self._origin.unread)
-
-
-def _feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        buffer = memoryview(protocol.get_buffer(len(left)))
-        size = min(len(buffer), len(left))
-        buffer[:size] = left[:size]
-        protocol.buffer_updated(size)
-        left = left[size:]
 
 
 class GuardedTransport(asyncio.Transport):
@@ -125,7 +115,9 @@ class GuardedTransport(asyncio.Transport):
                 return self._origin.relayed_by
             if name == RELAYED_USER:
                 return self._origin.user
-            if name == FORWARDER and not self._origin.is_moved:
+            if name == RELAYED_FOR:
+                return self._origin.relayed_for
+            if name == FORWARDER:
                 return Address.of_peer(self._transport.get_extra_info("peername"))
         return self._transport.get_extra_info(name, default)
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, cast
 
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
@@ -31,6 +31,7 @@ PARTLY_SENT = 2 * _SEND_BUFFER
 """Bytes of a response that may have been sent, but stay in memory until its last byte is sent."""
 _SWEPT_AT_ONCE = 500
 _REST_SECONDS = 0.5
+_ABORT_SECONDS = 1.0
 _NO_TLS = frozenset({"HTTP_REQUEST", "WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "RECORD_LAYER_FAILURE"})
 """How OpenSSL says that the first bytes of a client are no handshake."""
 _OUT_OF_SOMETHING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -56,16 +57,8 @@ class Connection(Protocol):
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
 
 
-Take = Callable[[socket.socket, Origin], None]
-"""Takes a connection that goes on elsewhere in this process: see `Listener.move`."""
-
-
-@runtime_checkable
-class Movable(Protocol):
-    """A connection that another listener can go on with."""
-
-    def move(self, take: Take) -> None:
-        """As `finish`, but the socket goes to `take`, with what the client has sent and was not begun."""
+ConnectionFactory = Callable[["Listener"], asyncio.BaseProtocol]
+"""Creates the connection that a listener has accepted; it must also be a `Connection`."""
 
 
 class Listener:
@@ -74,23 +67,29 @@ class Listener:
     def __init__(
         self,
         name: str,
-        factory: Callable[["Listener"], asyncio.BaseProtocol],
+        factory: ConnectionFactory,
         gate: Gate,
         *,
         may_answer: Callable[[], bool] | None = None,
+        passing: Callable[[], ConnectionFactory | None] | None = None,
     ) -> None:
         """While `may_answer` is false, connections are closed, with words if their protocol has them: those
-        that would send at once, the others when two sweeps have found it false. None is always true."""
+        that would send at once, the others when two sweeps have found it false. None is always true.
+
+        `passing` returns what makes a connection that another broker serves, None while this one does. Such a
+        connection is passed on as it is, with its TLS."""
         self._name = name
         self._factory = factory
         self._gate = gate
         self._may_answer = may_answer
+        self._passing = passing
         self._visitors: dict[Connection, Visitor] = {}
         self._arriving: dict[Connection, Visitor] = {}
         self._shaking_hands: dict[asyncio.Task[None], Visitor] = {}
         self._sockets: list[socket.socket] = []
         self._tls: Certificates | None = None
-        self._emptied = asyncio.Event()
+        self._left = asyncio.Event()
+        """A connection was lost."""
         self.address: Address | None = None
         """Where clients connect, while it is open."""
         self._refused = 0
@@ -160,7 +159,7 @@ class Listener:
             self._loop.add_reader(listening, self._accept, listening)
 
     def adopt(self, accepted: socket.socket, origin: Origin) -> None:
-        """Serve a connection that another broker has passed on, or another listener of this one."""
+        """Serve a connection that another broker has passed on."""
         if self.address is None:
             accepted.close()
             return
@@ -169,7 +168,7 @@ class Listener:
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
         is_relayed = origin is not None and origin.relayed_by is not None
-        is_forwarded = origin is not None and not is_relayed and not origin.is_moved
+        is_forwarded = origin is not None and not is_relayed
         visitor = Visitor(
             peer.host, str(peer), accepted.close, is_exempt=is_relayed, is_forwarded=is_forwarded
         )
@@ -190,20 +189,26 @@ class Listener:
         self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
-        tls = None if origin is not None and origin.relayed_by else self._tls
+        tls: Certificates | None = None
+        passed_on: ConnectionFactory | None = None
 
         def made() -> asyncio.BaseProtocol:
-            protocol = self._factory(self)
+            protocol = (passed_on or self._factory)(self)
             connection = cast("Connection", protocol)
             self._arriving[connection] = visitor
             arriving.append(connection)
-            if self._may_answer is None and origin is None:
+            if passed_on is not None or (self._may_answer is None and origin is None):
                 return protocol
             return Introduction(protocol, self._may_answer or _always, origin)
 
         try:
             if wait:
                 await asyncio.sleep(wait)
+            if self._passing is not None and origin is None:
+                passed_on = self._passing()
+            visitor.is_passed_on = passed_on is not None
+            if passed_on is None and (origin is None or origin.relayed_by is None):
+                tls = self._tls
             await self._loop.connect_accepted_socket(
                 made,
                 accepted,
@@ -285,8 +290,7 @@ class Listener:
         visitor = self._visitors.pop(connection, None)
         if visitor is not None:
             self._gate.leave(visitor)
-        if not self._visitors:
-            self._emptied.set()
+        self._left.set()
 
     def sweep(self) -> None:
         """Once a second. Thousands of connections are spread over several iterations of the loop."""
@@ -332,15 +336,16 @@ class Listener:
         for connection in list(self._visitors):
             connection.finish()
 
-    def move(self, take: Take) -> None:
-        """As `close`, but connections that can go on with another listener are given to `take`."""
-        self._close_sockets()
+    async def hand_over(self, seconds: float) -> None:
+        """Another broker serves the clients from now on: let the connections that are not passed on finish
+        their requests, and abort them after `seconds`. Others are accepted, and passed on."""
         self._give_up_handshakes()
-        for connection in list(self._visitors):
-            if isinstance(connection, Movable):
-                connection.move(take)
-            else:
-                connection.finish()
+        for connection in self._served():
+            connection.finish()
+        await self._end(self._served, seconds)
+
+    def _served(self) -> list[Connection]:
+        return [each for each, visitor in self._visitors.items() if not visitor.is_passed_on]
 
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""
@@ -371,21 +376,26 @@ class Listener:
 
     async def drained(self, seconds: float) -> None:
         """Wait until the last connection is closed; after `seconds` abort the rest."""
-        if await self._wait_until_empty(seconds):
-            return
-        log.warning(
-            "listener %s: aborting %d connections, not finished in %s s", self._name, len(self), seconds
-        )
-        for connection in list(self._visitors):
-            connection.abort()
-        await self._wait_until_empty(1.0)
+        await self._end(lambda: list(self._visitors), seconds)
 
-    async def _wait_until_empty(self, seconds: float) -> bool:
-        if not self._visitors:
-            return True
-        self._emptied.clear()
+    async def _end(self, left: Callable[[], list[Connection]], seconds: float) -> None:
+        if await self._none(left, seconds):
+            return
+        late = left()
+        log.warning(
+            "listener %s: aborting %d connections, not finished in %s s", self._name, len(late), seconds
+        )
+        for connection in late:
+            connection.abort()
+        await self._none(left, _ABORT_SECONDS)
+
+    async def _none(self, left: Callable[[], list[Connection]], seconds: float) -> bool:
+        """Whether all of them are lost in time."""
         try:
-            await asyncio.wait_for(self._emptied.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                while left():
+                    self._left.clear()
+                    await self._left.wait()
         except TimeoutError:
             return False
         return True

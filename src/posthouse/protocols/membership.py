@@ -75,8 +75,8 @@ class Membership:
     own: ClusterBroker
     """This broker."""
     view: Callable[[], ClusterView]
-    lease: HeldLease | None = None
-    """Of the coordinator; None in a member."""
+    coordinating: Callable[[], HeldLease | None] = lambda: None
+    """While this broker is the coordinator, its lease; None in a member."""
     member: MemberStanding = _NEVER_CUT_OFF
     """Of a member; without meaning in the coordinator."""
     control: ClusterControl | None = None
@@ -88,12 +88,12 @@ class Membership:
 
     @property
     def coordinates(self) -> bool:
-        """Whether this broker is the coordinator."""
-        return self.lease is not None
+        """Whether this broker is the coordinator now."""
+        return self.coordinating() is not None
 
     @property
     def standing(self) -> Standing:
-        return self.member if self.lease is None else self.lease
+        return self.coordinating() or self.member
 
     def brokers(self) -> list[ClusterBroker]:
         """The live brokers, this one always among them, by id."""
@@ -105,10 +105,10 @@ class Membership:
 
     def coordinator(self) -> ClusterBroker | None:
         """None while no live broker is known to be the coordinator."""
-        if self.lease is not None:
+        if self.coordinates:
             return self.own
         holder = self.view().holder
-        # A view that is a moment old may still name this broker, which has given up its lease.
+        # A view that is a moment old may still name this broker, which has given up the scope.
         return None if holder is None or holder.incarnation == self.own.incarnation else holder
 
     def holder_of(self, scope: Scope) -> ClusterBroker | None:
@@ -123,15 +123,22 @@ class Membership:
     @property
     def epoch(self) -> int:
         """Of the scope coordinator."""
-        return self.view().epoch if self.lease is None else self.lease.epoch
+        lease = self.coordinating()
+        return self.view().epoch if lease is None else lease.epoch
 
     @property
     def lease_seconds_left(self) -> float:
         """How long the lease of the coordinator lasts unless it is renewed."""
-        return self.view().lease_seconds_left if self.lease is None else self.lease.seconds_left
+        lease = self.coordinating()
+        return self.view().lease_seconds_left if lease is None else lease.seconds_left
 
     def may_serve(self) -> bool:
         return self.standing.is_valid
+
+    def may_coordinate(self) -> bool:
+        """Whether clients of the coordinator may be answered, if this broker is that."""
+        lease = self.coordinating()
+        return lease is None or lease.is_valid
 
     def may_read(self) -> bool:
         """Whether at least records that are known to be durable may be read."""

@@ -12,7 +12,7 @@ class ServedListener:
     settings: ListenerSettings
     listener: Listener
     is_passed_on: bool = False
-    """Its connections go to the coordinator as they are, with their TLS."""
+    """Whether its connections go to the coordinator while another broker is that."""
 
     @property
     def name(self) -> str:

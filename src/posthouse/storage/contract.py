@@ -64,9 +64,18 @@ class Storage(PartitionView, Protocol):
     async def forget_lost_commits(self) -> None:
         """Clear `has_lost_commits`: the broker has handled the loss durably, so the next start need not."""
 
+    async def coordinate(self) -> None:
+        """This broker is the coordinator from now on: load what only that one knows. No-op if it was before,
+        and in a storage that is not shared. Raises Unavailable; then it is not the coordinator."""
+
     async def admit_members(self) -> None:
         """The coordinator has loaded its definitions, and the topics that feed queues are `is_coordinated`.
-        Until then no other broker appends to topics that were imported."""
+        Until then no other broker appends to topics that were imported, and this one not to topics that feed
+        queues, unless with references."""
+
+    async def stop_coordinating(self) -> None:
+        """The reverse of `coordinate`: what only the coordinator may do is refused from the call on. Returns
+        when all commits before are done. Raises Unavailable if one of them fails."""
 
     async def condition(self) -> StorageCondition:
         """Whether writes are taken now, and the room that is left for them."""
@@ -148,7 +157,7 @@ class Storage(PartitionView, Protocol):
         """
 
     def take_state(self, space: Space, owner: bytes | None = None) -> dict[bytes, bytes]:
-        """The state of a space as of `open`: of one owner, or of all owners.
+        """The state of a space as of `open` or `coordinate`: of one owner, or of all owners.
 
         `owner_of` derives the owner from a key. Each value is returned only once, because a space may hold
         millions.

@@ -44,4 +44,12 @@ CLUSTER_WIDE = frozenset(
         Space.SECRETS,
     }
 )
-"""State that every broker of a cluster keeps in memory; all other state is the coordinator's."""
+"""State that every broker of a cluster keeps in memory."""
+
+OF_GROUPS = frozenset(
+    {Space.OFFSETS, Space.GROUPS, Space.STREAMS_GROUPS, Space.SHARE_GROUPS, Space.SHARE_PROGRESS}
+)
+"""State of the brokers that hold the scopes of the groups."""
+
+COORDINATORS = frozenset(Space) - CLUSTER_WIDE - OF_GROUPS
+"""State of the coordinator."""

@@ -75,7 +75,7 @@ class AsyncBroker(ListenerAddresses):
     @property
     def app(self) -> App:
         """What serves clients. A broker on a shared storage has it while it holds the lease."""
-        app = self._app if self._node is None else self._node.parts.roles.app
+        app = self._app if self._node is None else self._node.parts.life.app
         if app is None:
             raise RuntimeError("the broker is not running; use it inside its with block")
         return app
@@ -117,7 +117,7 @@ class AsyncBroker(ListenerAddresses):
 
         node = Node(settings, SharedStorages(settings, SystemClock()))
         await node.start()
-        app = node.parts.roles.app
+        app = node.parts.life.app
         if app is None:
             await node.stop()
             raise RuntimeError("the broker does not serve: the database has lost commits")

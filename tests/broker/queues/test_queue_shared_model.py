@@ -68,7 +68,6 @@ class SharedMachine(QueueMachine):
             self.objects,
             PlainBlocks(self.objects),
             lease,
-            coordinates=True,
             clock=self.clock,
             tail_bytes=400,
         )

@@ -80,7 +80,7 @@ async def served(cluster: FakeCluster) -> AsyncIterator[httpx.AsyncClient]:
         held=Counter(groups=32, housekeeping=8), taken=Counter(groups=40), handed_over=Counter(groups=8)
     )
     moves.load_seconds.observe(0.1)
-    membership = Membership(own=own, view=cluster.looked_at, lease=Lease(), control=cluster, moves=moves)
+    membership = Membership(own=own, view=cluster.looked_at, coordinating=Lease, control=cluster, moves=moves)
     app = App(on_any_port(memory=True, kafka=None), membership=membership)
     await app.start()
     try:

@@ -41,7 +41,7 @@ class TwoBrokers:
         self.coordinator = App(
             on_any_port(memory=True, **settings),
             storage=self.storage,
-            membership=Membership(own=COORDINATOR, view=lambda: self.view, lease=Lease()),
+            membership=Membership(own=COORDINATOR, view=lambda: self.view, coordinating=Lease),
             relay=_ToHolder(self, COORDINATOR),
         )
         self.member = App(

@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -62,13 +63,14 @@ _TIMES_OF_TOKENS = frozenset({38, 39, 40})
 
 
 class Wire:
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         self._address = Address.parse(address)
+        self._tls = tls
         self._requests = RequestEncoder("test")
 
     async def __aenter__(self) -> Self:
         self.reader, self.writer = await asyncio.open_connection(
-            self._address.host, self._address.port, limit=2**20
+            self._address.host, self._address.port, limit=2**20, ssl=self._tls
         )
         return self
 

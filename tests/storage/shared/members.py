@@ -52,7 +52,6 @@ class Member:
         self.committer = Committer(
             clock=clock,
             lease=lease,
-            coordinates=self.coordinates,
             logs=self.logs,
             tails=Tails(300),
             inline=self.inline,
@@ -68,7 +67,6 @@ class Member:
         return CommitCall(
             self.database,
             self.lease,
-            coordinates=self.coordinates,
             path=path,
             seconds=ANSWER_SECONDS,
             clock=self.clock,
@@ -87,6 +85,9 @@ class Member:
     async def open(self) -> None:
         await self.reload()
         await self.committer.open()
+        if self.coordinates:
+            self.committer.coordinates = True
+            self.committer.append_to_coordinated()
 
     async def reload(self) -> None:
         connection = await self.database.connect("tests")

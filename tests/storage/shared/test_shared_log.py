@@ -11,8 +11,8 @@ PARTITION = make_topic().partition(0)
 SIZE = append(PARTITION, b"x").header.length
 
 
-def log(*, coordinates: bool = False) -> SharedLog:
-    return SharedLog(1, PARTITION, "orders", coordinates=coordinates)
+def log() -> SharedLog:
+    return SharedLog(1, PARTITION, "orders")
 
 
 def batch(base: int) -> TailBatch:
@@ -93,11 +93,9 @@ events = st.one_of(
 )
 
 
-@given(coordinates=st.booleans(), sequence=st.lists(events, max_size=20))
-def test_bounds_never_go_back_and_a_tail_has_no_gap(
-    coordinates: bool, sequence: list[tuple[str, int, int, int | None]]
-) -> None:
-    made = log(coordinates=coordinates)
+@given(sequence=st.lists(events, max_size=20))
+def test_bounds_never_go_back_and_a_tail_has_no_gap(sequence: list[tuple[str, int, int, int | None]]) -> None:
+    made = log()
     for name, *values in sequence:
         before = made.bounds
         match name, values:

@@ -59,7 +59,7 @@ class BusyStorages:
     async def open(self) -> None:
         await self._stores.open()
 
-    def make(self, lease: Lease, *, coordinates: bool) -> SharedStorage:
+    def make(self, lease: Lease) -> SharedStorage:
         return SharedStorage(
             self._stores.database,
             self._stores.objects,
@@ -70,7 +70,6 @@ class BusyStorages:
             tail_bytes=_TAIL_BYTES,
             cache_bytes=_CACHE_BYTES,
             upkeep=_UPKEEP,
-            coordinates=coordinates,
             last_commits=self._stores.last_commits,
         )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.node_roles import Role
+from posthouse.node_life import Role
 from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
 from tests.torture.campaign import run_campaign

@@ -88,15 +88,15 @@ class Namespaces:
         self._is_closing = False
         self._topics = topics
         self._predeclared = predeclared
-        self._by_name = {name: Namespace(name, self) for name in dict.fromkeys((DEFAULT_NAMESPACE, *names))}
-        for namespace in self._by_name.values():
-            self._predeclare(namespace)
+        self._names = list(dict.fromkeys((DEFAULT_NAMESPACE, *names)))
+        self._by_name: dict[str, Namespace] = {}
+        self._add_namespaces(self._names)
         self.retention = QueueRetention(
             storage,
             topics,
             clock,
             self.progress_writer,
-            sources.by_topic,
+            sources,
             self._queues,
             self._delete_forsaken,
             readers_of,
@@ -114,6 +114,11 @@ class Namespaces:
 
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
+
+    def _add_namespaces(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._by_name[name] = namespace = Namespace(name, self)
+            self._predeclare(namespace)
 
     def _predeclare(self, namespace: Namespace) -> None:
         """Before anything is loaded: a stored binding whose exchange is missing counts as a leftover."""
@@ -166,8 +171,7 @@ class Namespaces:
         """A namespace that is no longer configured keeps its definitions."""
         name = namespace_of(key)
         if name not in self._by_name:
-            self._by_name[name] = Namespace(name, self)
-            self._predeclare(self._by_name[name])
+            self._add_namespaces([name])
         return self._by_name[name]
 
     def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> LogQueue:
@@ -285,9 +289,27 @@ class Namespaces:
                 queue.stop()
         await self.background.drained()
         try:
-            await self.progress_writer.close(lane for queue in self._queues() for lane in queue.lanes)
+            await self.progress_writer.leave([lane for queue in self._queues() for lane in queue.lanes])
         except Unavailable as error:
             log.warning("queues: messages that were settled last may be redelivered: %s", error)
+
+    async def undisturbed(self) -> None:
+        """Return when the declarations and deletions that are under way have ended."""
+        for namespace in list(self._by_name.values()):
+            async with namespace.undisturbed:
+                continue
+
+    def unload(self) -> None:
+        """After `close`: forget everything. To what still uses one of the queues, it is deleted."""
+        for queue in self._queues():
+            queue.close()
+        self.sources.unload()
+        self.retention.unload()
+        self._expiring.clear()
+        self._doomed.clear()
+        self._by_name.clear()
+        self._add_namespaces(self._names)
+        self._is_closing = False
 
 
 def _warn_of_delayed(entry: Scheduled, error: PosthouseError) -> None:

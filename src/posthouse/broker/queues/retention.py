@@ -26,7 +26,7 @@ from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.needs import LaneNeeds
 from posthouse.broker.queues.queue import Queue
-from posthouse.broker.queues.sources import Source
+from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stragglers import (
     StragglerLimits,
     Straggling,
@@ -80,12 +80,11 @@ class QueueRetention:
         topics: Topics,
         clock: Clock,
         progress_writer: ProgressWriter,
-        sources: Mapping[str, Source],
+        sources: Sources,
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
         readers_of: ReadersOf,
     ) -> None:
-        """`sources` are by the names of their topics."""
         self._storage = storage
         self._topics = topics
         self._clock = clock
@@ -104,6 +103,10 @@ class QueueRetention:
         """Streams that could not be cut the last time, because they cannot be read."""
         self._reclaiming = asyncio.Lock()
 
+    def unload(self) -> None:
+        self.held_back = {}
+        self._known, self._ends, self._lowest, self._uncut = {}, None, {}, set()
+
     def needed(self, partition: PartitionId) -> int | None:
         """The lowest offset that a queue may need, now or later; None where none needs anything."""
         if self._ends is None:
@@ -116,7 +119,7 @@ class QueueRetention:
 
     def _is_source(self, partition: PartitionId) -> bool:
         topic = self._storage.topics.get(partition.topic)
-        return topic is not None and topic.name in self._sources
+        return topic is not None and topic.name in self._sources.by_topic
 
     async def reclaim(self) -> None:
         """Trim what no queue needs any more. Costs little where nothing has changed."""
@@ -164,7 +167,7 @@ class QueueRetention:
 
     def _ends_now(self) -> dict[PartitionId, int]:
         """Before which offsets nothing new can be referred to: what is undecided may yet be."""
-        topics = [topic for name in self._sources if (topic := self._topics.find(name)) is not None]
+        topics = [topic for name in self._sources.by_topic if (topic := self._topics.find(name)) is not None]
         return {
             partition: self._storage.bounds(partition).stable
             for topic in (*topics, *self._consumed())
@@ -247,7 +250,7 @@ class QueueRetention:
     def _partitions_for(self, namespaces: set[str]) -> Iterator[PartitionId]:
         """All that a queue of these namespaces may refer to: what does not come from another namespace."""
         for topic in self._storage.topics.values():
-            source = self._sources.get(topic.name)
+            source = self._sources.by_topic.get(topic.name)
             if not topic.is_internal and (source is None or source.namespace in namespaces):
                 yield from topic.partition_ids()
 
@@ -302,7 +305,7 @@ class QueueRetention:
 
     def _is_unused(self, topic: Topic) -> bool:
         return (
-            topic.name not in self._sources
+            topic.name not in self._sources.by_topic
             and topic.overrides.keys() == QUEUE_TOPIC.keys()
             and not any(each in self._lowest for each in topic.partition_ids())
         )

@@ -35,6 +35,10 @@ class Sources:
         """By the name of the topic. Topics that feed no exchange or queue are not in it."""
         self._declaring: set[str] = set()
 
+    def unload(self) -> None:
+        """Not cleared: what still uses the namespaces of before must not change what comes next."""
+        self.by_topic = {}
+
     @contextmanager
     def declaring(self, topic: str) -> Iterator[None]:
         """The topic will be in `by_topic`: if it is created meanwhile, it is created as a source."""

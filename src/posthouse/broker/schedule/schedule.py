@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.buckets import BucketEntry, Buckets
@@ -57,14 +58,10 @@ class Schedule:
         message. `defaults` are the settings of topics."""
         self._storage = storage
         self._clock = clock
-        self._logs = ScheduleLogs(storage, defaults or TopicConfig())
-        self._buckets = Buckets(storage, self._logs)
-        self._window = ScheduleWindow(window)
-        self._loading = ScheduleLoader(storage, self._buckets, self._window)
-        self._emptying = Emptying(storage, self._buckets, self._logs)
-        self._firing = Firing(
-            storage, self._buckets, self._window, fire, most=most_at_once, most_bytes=most_bytes_at_once
-        )
+        self._defaults = defaults or TopicConfig()
+        self._window_size = window
+        self._new_firing = partial(Firing, fire=fire, most=most_at_once, most_bytes=most_bytes_at_once)
+        self._empty()
         self._last_sequence = 0
         self._one_at_a_time = asyncio.Lock()
         self._awake = asyncio.Event()
@@ -73,8 +70,17 @@ class Schedule:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
+    def _empty(self) -> None:
+        storage = self._storage
+        self._logs = ScheduleLogs(storage, self._defaults)
+        self._buckets = Buckets(storage, self._logs)
+        self._window = ScheduleWindow(self._window_size)
+        self._loading = ScheduleLoader(storage, self._buckets, self._window)
+        self._emptying = Emptying(storage, self._buckets, self._logs)
+        self._firing = self._new_firing(storage, self._buckets, self._window)
+
     async def load(self) -> None:
-        """Load the stored state. Once, after storage was opened."""
+        """Load the stored state."""
         self._logs.load()
         self._buckets.load(self._storage.take_state(Space.SCHEDULE))
 
@@ -117,14 +123,19 @@ class Schedule:
             self._awake.set()
 
     def start(self) -> None:
+        self._stopping = False
         self._task = asyncio.create_task(self._run(), name="schedule")
 
     async def stop(self) -> None:
-        """Finish the running step. The schedule cannot be used afterwards."""
+        """Finish the running step, and fire no more messages."""
         self._stopping = True
         self._awake.set()
         if self._task is not None:
             await asyncio.wait([self._task])
+
+    def unload(self) -> None:
+        """After `stop`: another broker fires what is stored."""
+        self._empty()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE

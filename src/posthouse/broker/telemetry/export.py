@@ -57,6 +57,7 @@ class MetricsFile:
                 f"the file of clients' metrics {self._path} cannot be written: {error.strerror}; "
                 "set client_metrics=FILE or client_metrics=off"
             ) from None
+        self._is_over = False
         self._thread = threading.Thread(target=self._run, name="client metrics", daemon=True)
         self._thread.start()
 

@@ -35,6 +35,9 @@ class CommitSequences:
                 raise DataDamaged(f"the commit sequence {key!r} is stored in a form that is not known here")
             self._sequences[key.decode()] = sequence
 
+    def unload(self) -> None:
+        self._sequences.clear()
+
     def names(self) -> list[str]:
         return list(self._sequences)
 

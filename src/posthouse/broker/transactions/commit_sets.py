@@ -53,6 +53,9 @@ class CommitSets:
     def load(self, storage: Storage) -> None:
         self._sequences.load(storage)
 
+    def unload(self) -> None:
+        self._sequences.unload()
+
     def names(self) -> list[str]:
         """Those that something was committed under with a sequence number."""
         return self._sequences.names()

@@ -97,6 +97,13 @@ class Transactions:
         """Wait for running transitions."""
         await self.transitions.close()
 
+    def unload(self) -> None:
+        """After `close`: another broker coordinates transactions."""
+        self.is_loaded = False
+        self.ids.unload()
+        self.commit_sets.unload()
+        self.producer_ids.unload()
+
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
     ) -> ProducerIdentity:

@@ -66,9 +66,13 @@ class ProducerIds:
         self._owners.clear()
 
     def load(self) -> None:
-        """Once, after storage was opened, in the broker that assigns ids."""
+        """In the broker that assigns ids."""
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
+
+    def unload(self) -> None:
+        """Another broker assigns ids: the rest of the block is lost."""
+        self._next = self._end = 0
 
     async def skip_lost(self) -> None:
         """Skip ids after lost commits, which may have held the last assigned block."""

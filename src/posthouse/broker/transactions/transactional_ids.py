@@ -31,6 +31,10 @@ class TransactionalIds:
                 transaction.work.offsets[offset_key] = Put(Space.OFFSETS, offset_key, value)
                 self.add_pending([offset_key])
 
+    def unload(self) -> None:
+        for each in (self._transactions, self._producers, self._open, self._names, self._pending):
+            each.clear()
+
     def all(self) -> list[Transaction]:
         return list(self._transactions.values())
 

@@ -54,14 +54,17 @@ class AdminConnections:
         backend: Backend,
         dispatcher: Dispatches,
         settings: ListenerSettings,
-        *,
-        answers_once: bool = False,
     ) -> None:
-        """With `answers_once` a connection is closed after its first response."""
         self.backend = backend
-        self.answers_once = answers_once
         self.dispatcher = dispatcher
         self.settings = settings
+
+    @property
+    def answers_once(self) -> bool:
+        """Whether a connection that is made now is closed after its first response: the next request on a
+        connection to a member may be one for the coordinator."""
+        membership = self.backend.membership
+        return membership is not None and not membership.coordinates
 
     def __call__(self, listener: Listener) -> asyncio.BaseProtocol:
         return AdminConnection(self, listener)

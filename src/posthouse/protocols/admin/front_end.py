@@ -12,9 +12,7 @@ from posthouse.settings import Settings
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
     dispatcher = LazyDispatcher(backend)
-    # The next request on a connection to a member may be one for the coordinator.
-    answers_once = backend.membership is not None and not backend.membership.coordinates
-    return lambda listener: AdminConnections(backend, dispatcher, listener, answers_once=answers_once)
+    return lambda listener: AdminConnections(backend, dispatcher, listener)
 
 
 def _describe(address: Address, settings: Settings) -> str:

@@ -44,16 +44,15 @@ class Shared:
 
     def shown(self, namespace: Namespace) -> DeliveryCache:
         """Records of a namespace as AMQP messages."""
-        shown = self._shown.get(namespace.name)
+        name = namespace.name
+        shown = self._shown.get(name)
         if shown is None:
-            shown = self._shown[namespace.name] = DeliveryCache(
-                lambda topic: self._exchange_of(namespace, topic)
-            )
+            shown = self._shown[name] = DeliveryCache(lambda topic: self._exchange_of(name, topic))
         return shown
 
-    def _exchange_of(self, namespace: Namespace, topic: str) -> bytes:
+    def _exchange_of(self, namespace: str, topic: str) -> bytes:
         """Records of other protocols count as published to the exchange of their topic's name."""
         source = self.namespaces.sources.by_topic.get(topic)
-        if source is None or source.router is not namespace.router or not isinstance(source.target, Exchange):
+        if source is None or source.namespace != namespace or not isinstance(source.target, Exchange):
             return b""
         return source.target.name.encode()

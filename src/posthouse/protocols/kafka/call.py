@@ -98,6 +98,9 @@ class Call(Context):
     def count_error(self) -> None:
         self.metrics.errors += 1
 
+    def wait_for(self, future: "asyncio.Future[Any]") -> None:
+        future.add_done_callback(self.done)
+
     def done(self, future: "asyncio.Future[Any]") -> None:
         if future.cancelled():
             return

@@ -21,20 +21,19 @@ from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.budget import SMALL
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
-from posthouse.protocols.introduction import RELAYED_BY
+from posthouse.protocols.introduction import RELAYED_BY, RELAYED_FOR
 from posthouse.protocols.kafka.codec.primitives import DecodeError, Message
 from posthouse.protocols.kafka.companions import Companions
 from posthouse.protocols.kafka.connection_parts import ConnectionParts
 from posthouse.protocols.kafka.errors import ProtocolViolation
 from posthouse.protocols.kafka.frames import FrameError, FrameReader
 from posthouse.protocols.kafka.login import Login
-from posthouse.protocols.kafka.moving import can_move, taken_from
 from posthouse.protocols.kafka.nodes import node_reached
 from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.kafka.pipeline import Pipeline
 from posthouse.protocols.kafka.raw_login import take_raw
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity
-from posthouse.protocols.listener import Listener, Take
+from posthouse.protocols.listener import Listener
 from posthouse.protocols.throttle_timer import Waits
 
 log = logging.getLogger(__name__)
@@ -44,8 +43,6 @@ _MAX_BEFORE_LOGIN = 64 * 1024
 """Maximum size of a request before login."""
 _LAST_SECONDS = 1.0
 """How long requests in flight may take after the user's login was revoked."""
-_SENT_SECONDS = 0.01
-"""How often a connection that moves looks whether everything is sent."""
 _LONG_SECONDS = 0.02
 """A request that blocks the event loop for longer is throttled for the same time."""
 
@@ -81,8 +78,6 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._waiting: deque[memoryview] = deque()
         self._starting = False
         self._finishing = False
-        self._take: Take | None = None
-        """Gets the connection when it is finished."""
         self._closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -92,6 +87,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.peer = identity.peer
         self._client = identity.address
         self.session.relayed_by = transport.get_extra_info(RELAYED_BY)
+        self.session.relayed_for = transport.get_extra_info(RELAYED_FOR)
         self._since_ms = self._dispatcher.now_ms()
         self._flow = FlowControl(
             self._loop,
@@ -119,7 +115,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             return
         self._reader.max_frame = _MAX_BEFORE_LOGIN
         self.login = Login(self._authenticator, self._logged_in)
-        is_relayed = self.session.relayed_by is not None or identity.relayed_user is not None
+        is_relayed = self.session.relayed_by is not None
         try:
             self.login.take_identity(identity, is_relayed=is_relayed, has_tls=self._listener.has_tls)
         except LoginFailed as error:
@@ -208,7 +204,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def _start_waiting(self) -> None:
         """Start requests in order, until one has to be awaited or the client does not read its responses."""
-        if self._starting or self._take is not None:
+        if self._starting:
             return
         self._starting = True
         waiting, pipeline = self._waiting, self._pipeline
@@ -352,39 +348,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def finish(self) -> None:
         self._flow.in_flight -= sum(map(len, self._waiting))
         self._waiting.clear()
-        self._start_finishing()
-
-    def move(self, take: Take) -> None:
-        """As `finish`, but the connection goes on elsewhere. One with TLS, or without its login, ends, and
-        one of another broker, which makes a new one."""
-        is_relayed = self.session.relayed_by is not None
-        if is_relayed or not can_move(self._transport) or (self.login is not None and self._user is None):
-            self.finish()
-            return
-        self._take = take
-        self._start_finishing()
-
-    def _start_finishing(self) -> None:
         self._finishing = True
         self._regulate_reading()
         self._leave_when_finished()
 
     def _leave_when_finished(self) -> None:
         if self._finishing and not self._pipeline and not self._closed:
-            if self._take is not None:
-                self._give_away(self._take)
-                return
             self._forget()
             self._transport.close()
-
-    def _give_away(self, take: Take) -> None:
-        self._outbox.flush()
-        if self._transport.get_write_buffer_size():
-            self._loop.call_later(_SENT_SECONDS, self._leave_when_finished)
-            return
-        moved, origin = taken_from(self._transport, self._client, self._waiting, self._reader, self._user)
-        self.abort()
-        take(moved, origin)
 
     def abort(self) -> None:
         self._forget()

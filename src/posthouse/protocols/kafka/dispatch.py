@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Coroutine
 from time import perf_counter
+from typing import Any, TypeAlias
 
 from posthouse.broker.access.guard import CLOSED
 from posthouse.broker.broker import Broker
@@ -15,7 +16,7 @@ from posthouse.protocols.kafka.codec.headers import (
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
 from posthouse.protocols.kafka.errors import ErrorCode, ProtocolViolation
-from posthouse.protocols.kafka.handler import Deferred
+from posthouse.protocols.kafka.handler import Deferred, Handler
 from posthouse.protocols.kafka.handlers import api_versions
 from posthouse.protocols.kafka.nodes import Node
 from posthouse.protocols.kafka.pending_request import PendingRequest
@@ -23,10 +24,13 @@ from posthouse.protocols.kafka.quirks import SENT_WRONG, repaired
 from posthouse.protocols.kafka.served_apis import ADVERTISED, BEFORE_LOGIN, HANDLERS
 from posthouse.protocols.kafka.share_groups.share_groups import ShareGroups
 from posthouse.protocols.kafka.throttling import Throttling
-from posthouse.protocols.request_metrics import RequestMetrics
+from posthouse.protocols.request_metrics import ApiMetrics, RequestMetrics
 from posthouse.protocols.stopwatch import Stopwatch, Timed
 
 _PROTOCOL = "kafka"
+
+Served: TypeAlias = dict[int, tuple[Api, Handler[Any], ApiMetrics]]
+"""By the key of the API."""
 
 
 class RequestDispatcher:
@@ -36,7 +40,7 @@ class RequestDispatcher:
         """`new_call` is called as `Call` is."""
         self._broker = broker
         self._new_call = new_call
-        self._served = {
+        self._served: Served = {
             key: (api, handler, requests.of(_PROTOCOL, api.name)) for key, (api, handler) in HANDLERS.items()
         }
         self._throttling = Throttling(broker.access.quotas)
@@ -92,13 +96,13 @@ class RequestDispatcher:
             return
         if type(answer) is Deferred:
             call.finish = answer.finish
-            answer.future.add_done_callback(call.done)
+            call.wait_for(answer.future)
         elif answer is None or isinstance(answer, Message):
             call.respond(answer)
         elif isinstance(answer, Coroutine):
             if call.stopwatch is not None:
                 answer = Timed(answer, call.stopwatch)
-            pending.run(answer).add_done_callback(call.done)
+            call.wait_for(pending.run(answer))
 
 
 def _answer_unsupported(api: Api, header: RequestHeader, pending: PendingRequest) -> None:

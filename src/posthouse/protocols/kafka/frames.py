@@ -52,12 +52,6 @@ class FrameReader:
         """Bytes of memory for the incomplete frame."""
         return len(self._rest) if self._large is None else len(self._large)
 
-    def unread(self) -> bytes:
-        """The incomplete frame as it was received, with its length."""
-        if self._large is None:
-            return bytes(self._rest)
-        return _LENGTH.pack(self._large_size) + bytes(self._large[: self._filled])
-
     def forget(self) -> None:
         """Free the incomplete frame. Its owner may be garbage that is not collected soon."""
         self._large = None

@@ -39,11 +39,11 @@ def _dispatcher(backend: Backend) -> RequestDispatcher:
     if backend.membership is None:
         return RequestDispatcher(backend.broker, backend.requests)
     # Not needed by a broker that is alone.
-    from posthouse.protocols.kafka.leased_dispatch import LeasedDispatcher
-    from posthouse.protocols.kafka.member_dispatch import MemberDispatcher
+    from posthouse.protocols.kafka.cluster_dispatch import ClusterDispatcher
 
-    kind = LeasedDispatcher if backend.membership.coordinates else MemberDispatcher
-    return kind(backend.broker, backend.requests, backend.membership, can_relay=backend.relay is not None)
+    return ClusterDispatcher(
+        backend.broker, backend.requests, backend.membership, can_relay=backend.relay is not None
+    )
 
 
 def _describe(address: Address, settings: Settings) -> str:

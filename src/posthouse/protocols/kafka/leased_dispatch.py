@@ -1,4 +1,5 @@
-"""Dispatch in a broker that shares its storage, and may not always serve.
+"""Requests to a broker that shares its storage, and may not always serve. This is what the coordinator
+answers; see `member_dispatch` for the others, and `cluster_dispatch` for the choice.
 
 When it may not because the database cannot be reached, clients can still read records: those in its memory
 and caches are durable. Everything else is refused with an error after which clients try again.
@@ -14,14 +15,11 @@ connection is closed: the request may have had an effect, and clients try again 
 
 import asyncio
 import logging
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from struct import Struct
 from time import perf_counter
 from typing import Any
 
-from posthouse.broker.broker import Broker
 from posthouse.model.errors import NotCoordinator, Unavailable
 from posthouse.model.ids import GroupId
 from posthouse.model.scopes import COORDINATOR, scope_of_group
@@ -29,7 +27,7 @@ from posthouse.protocols.kafka.call import Call
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS
-from posthouse.protocols.kafka.dispatch import RequestDispatcher
+from posthouse.protocols.kafka.dispatch import Served
 from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
 from posthouse.protocols.kafka.group_topics import looking_for_topics
 from posthouse.protocols.kafka.handler import Context, Handler
@@ -70,10 +68,7 @@ from posthouse.protocols.kafka.handlers import (
     sync_group,
     txn_offset_commit,
 )
-from posthouse.protocols.kafka.nodes import Node
-from posthouse.protocols.kafka.pending_request import PendingRequest
 from posthouse.protocols.membership import Membership
-from posthouse.protocols.request_metrics import RequestMetrics
 
 log = logging.getLogger(__name__)
 
@@ -131,6 +126,14 @@ _REASON = "the database cannot be reached, and this broker may not serve until i
 _LENGTH = Struct(">i")
 
 
+_NOT_OF_THE_COORDINATOR = (OF_GROUPS | _READS | {find_coordinator.HANDLER.key, produce.HANDLER.key}) - {
+    streams_group_heartbeat.HANDLER.key,
+    txn_offset_commit.HANDLER.key,
+}
+"""They do not need what only the coordinator has loaded, or find out at each step whether it is loaded. Some
+of them wait for long."""
+
+
 class LeasedCall(Call):
     """A call whose answer is checked as well: it may come long after the request."""
 
@@ -166,6 +169,11 @@ class LeasedCall(Call):
         response = memoryview(await self.pending.relay(COORDINATOR, sent))
         _, start = decode_response_header(key, api.max_version, response)
         return api.decode_response(response, start)
+
+    def wait_for(self, future: "asyncio.Future[Any]") -> None:
+        if self.handler.key not in _NOT_OF_THE_COORDINATOR:
+            self.broker.uses_coordination(future)
+        super().wait_for(future)
 
     def fail(self, error: BaseException) -> None:
         if isinstance(error, NeedsHolder):
@@ -203,32 +211,24 @@ class LeasedCall(Call):
         return handler.key in _READS or handler.is_refusing
 
 
-class LeasedDispatcher(RequestDispatcher):
-    def __init__(
-        self,
-        broker: Broker,
-        requests: RequestMetrics,
-        membership: Membership,
-        new_call: Callable[..., Call] = LeasedCall,
-        *,
-        can_relay: bool,
-    ) -> None:
-        """`new_call` is called as `LeasedCall` is."""
-        super().__init__(broker, requests, partial(new_call, membership, can_relay))
-        self._standing = membership.standing
-        self._everything = self._served = {
-            key: (api, looking_for_topics(handler), metrics)
-            for key, (api, handler, metrics) in self._served.items()
-        }
-        self._reads = {
-            key: (api, handler if key in _READS else _refusing(handler), metrics)
-            for key, (api, handler, metrics) in self._served.items()
-        }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedTables:
+    """What a broker answers, in one role."""
 
-    def dispatch(self, frame: memoryview, node: Node, pending: PendingRequest) -> None:
-        pending.frame = frame
-        self._served = self._everything if self._standing.is_valid else self._reads
-        super().dispatch(frame, node, pending)
+    everything: Served
+    cut_off: Served
+    """While it may not serve."""
+
+
+def coordinator_tables(served: Served) -> ServedTables:
+    everything = {
+        key: (api, looking_for_topics(handler), metrics) for key, (api, handler, metrics) in served.items()
+    }
+    reads = {
+        key: (api, handler if key in _READS else _refusing(handler), metrics)
+        for key, (api, handler, metrics) in everything.items()
+    }
+    return ServedTables(everything=everything, cut_off=reads)
 
 
 def _refusing(handler: Handler[Any]) -> Handler[Any]:

@@ -2,13 +2,14 @@
 are relayed to the coordinator, most of them without being decoded here.
 """
 
+import asyncio
 import logging
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
-from posthouse.broker.broker import Broker
 from posthouse.model.scopes import COORDINATOR
+from posthouse.protocols.kafka.call import Call
 from posthouse.protocols.kafka.codec.generated.describe_configs import DescribeConfigsRequest
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import DescribeLogDirsResponse
 from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
@@ -36,9 +37,7 @@ from posthouse.protocols.kafka.handlers import (
     sasl_handshake,
     segment_manifest,
 )
-from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, LeasedCall, LeasedDispatcher
-from posthouse.protocols.membership import Membership
-from posthouse.protocols.request_metrics import RequestMetrics
+from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, LeasedCall, ServedTables
 from posthouse.storage.outcomes import OperationRefused
 
 log = logging.getLogger(__name__)
@@ -94,7 +93,13 @@ async def _describe_own_configs(context: Context, request: DescribeConfigsReques
 
 
 class MemberCall(LeasedCall):
+    """Begun while this broker was not the coordinator. What needs that one is relayed, also if this broker
+    has become it meanwhile."""
+
     __slots__ = ()
+
+    def wait_for(self, future: "asyncio.Future[Any]") -> None:
+        Call.wait_for(self, future)
 
     def require_coordinator(self) -> None:
         raise NeedsHolder(COORDINATOR)
@@ -111,27 +116,27 @@ class MemberCall(LeasedCall):
         )
 
 
-class MemberDispatcher(LeasedDispatcher):
-    def __init__(
-        self, broker: Broker, requests: RequestMetrics, membership: Membership, *, can_relay: bool
-    ) -> None:
-        super().__init__(broker, requests, membership, MemberCall, can_relay=can_relay)
-        relayed = {
-            key: (_undecoded(api), _relayed(handler), metrics)
-            for key, (api, handler, metrics) in self._everything.items()
-            if key not in LOCAL and key not in LISTED_BY_COORDINATOR
-        }
-        listed = {
-            key: (api, LISTED_BY_COORDINATOR[key], metrics)
-            for key, (api, _, metrics) in self._everything.items()
-            if key in LISTED_BY_COORDINATOR
-        }
-        key = describe_configs.HANDLER.key
-        api, handler, metrics = self._everything[key]
-        relayed[key] = (api, replace(handler, handle=_describe_configs), metrics)
-        self._everything = self._everything | relayed | listed
+def member_tables(coordinators: ServedTables) -> ServedTables:
+    """`coordinators` are those of the coordinator."""
+    everything = coordinators.everything
+    relayed = {
+        key: (_undecoded(api), _relayed(handler), metrics)
+        for key, (api, handler, metrics) in everything.items()
+        if key not in LOCAL and key not in LISTED_BY_COORDINATOR
+    }
+    listed = {
+        key: (api, LISTED_BY_COORDINATOR[key], metrics)
+        for key, (api, _, metrics) in everything.items()
+        if key in LISTED_BY_COORDINATOR
+    }
+    key = describe_configs.HANDLER.key
+    api, handler, metrics = everything[key]
+    relayed[key] = (api, replace(handler, handle=_describe_configs), metrics)
+    return ServedTables(
+        everything=everything | relayed | listed,
         # The coordinator may be well while this broker is cut off.
-        self._reads = self._reads | relayed
+        cut_off=coordinators.cut_off | relayed,
+    )
 
 
 class _Undecoded(Message):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from posthouse.broker.transactions.request_order import Arrival
+from posthouse.model.scopes import Scope
 
 _serials = itertools.count(1)
 
@@ -20,7 +21,7 @@ _AHEAD = 2**31 + 2**16
 class ConnectionIdentity:
     """One connection of a client. Newer ones have a greater serial number."""
 
-    __slots__ = ("is_open", "relayed_by", "serial")
+    __slots__ = ("is_open", "relayed_by", "relayed_for", "serial")
 
     def __init__(self, *, relayed_by: UUID | None = None) -> None:
         self.serial = next(_serials)
@@ -28,6 +29,9 @@ class ConnectionIdentity:
         self.relayed_by = relayed_by
         """The incarnation of another broker, which has made the connection and relays requests that the
         client has sent there."""
+        self.relayed_for: Scope | None = None
+        """The scope for which it relays, if it knows what to do with requests that this broker refuses
+        because it does not hold the scope any more."""
 
     @property
     def way(self) -> object:

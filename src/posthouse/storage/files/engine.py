@@ -161,7 +161,13 @@ class FileStorage:
         self._check_open()
         await self._background.do(self._catalog.set_lost_commits, False)
 
+    async def coordinate(self) -> None:
+        """No-op: there are no other brokers."""
+
     async def admit_members(self) -> None:
+        """No-op: there are no other brokers."""
+
+    async def stop_coordinating(self) -> None:
         """No-op: there are no other brokers."""
 
     @property

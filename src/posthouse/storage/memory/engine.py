@@ -70,7 +70,13 @@ class MemoryStorage:
     async def forget_lost_commits(self) -> None:
         """No-op: memory never loses single commits."""
 
+    async def coordinate(self) -> None:
+        """No-op: there are no other brokers."""
+
     async def admit_members(self) -> None:
+        """No-op: there are no other brokers."""
+
+    async def stop_coordinating(self) -> None:
         """No-op: there are no other brokers."""
 
     @property

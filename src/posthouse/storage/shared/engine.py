@@ -2,7 +2,8 @@
 
 The coordinator does everything. Any other broker, a member, appends to logs and reads them, writes the state
 of the groups whose scopes it holds, and keeps house for the logs of its scopes; it follows topics and
-cluster-wide state, and changes neither. The
+cluster-wide state, and changes neither. A member becomes the coordinator (`coordinate`) and a member again
+(`stop_coordinating`) while it serves. The
 database decides on offsets, producers and order; this broker's memory follows the outcomes, and what other
 brokers write. This module builds, opens and closes the parts, and checks that the storage is open and not
 fenced.
@@ -11,11 +12,11 @@ fenced.
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeader, PosthouseError, StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import COORDINATOR
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
@@ -39,12 +40,12 @@ from posthouse.storage.shared.housekeeping.housekeeping_metrics import Housekeep
 from posthouse.storage.shared.housekeeping.log_upkeep import LogUpkeep
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
-from posthouse.storage.shared.logs.definition_follower import DefinitionFollower
+from posthouse.storage.shared.logs.definition_follower import UNKNOWN, DefinitionFollower
 from posthouse.storage.shared.logs.definitions import Definitions
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.growth import Growth
-from posthouse.storage.shared.logs.loading import load
-from posthouse.storage.shared.logs.shared_log import Tails
+from posthouse.storage.shared.logs.loading import load, load_coordinated
+from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.manifests.manifests import SegmentManifests
 from posthouse.storage.shared.objects.names import ObjectNames
@@ -61,8 +62,6 @@ from posthouse.storage.spaces import Space
 from posthouse.storage.stored_state import StoredState
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 INLINE_BYTES = 512 * 1024
 TAIL_BYTES = 256 * 1024 * 1024
@@ -82,7 +81,6 @@ class SharedStorage:
         blocks: ReadBlocks,
         lease: HeldLease,
         *,
-        coordinates: bool,
         clock: Clock,
         defaults: TopicConfig | None = None,
         inline_bytes: int = INLINE_BYTES,
@@ -92,11 +90,9 @@ class SharedStorage:
         observed: ObservedStores | None = None,
         last_commits: LastCommits | None = None,
     ) -> None:
-        """`coordinates` is whether the broker is the coordinator; else it is a member. `observed` is of
-        `objects` and `blocks`, `last_commits` of all storages of the process."""
+        """`observed` is of `objects` and `blocks`, `last_commits` of all storages of the process."""
         self._database = database
         self._lease = lease
-        self._coordinates = coordinates
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._observed = observed
@@ -106,13 +102,13 @@ class SharedStorage:
         self._logs = SharedLogs()
         self._topics: dict[TopicId, Topic] = {}
         self._definitions: Definitions | None = None
+        """While this broker is the coordinator."""
         self._tails = Tails(tail_bytes)
         names = ObjectNames(lease.incarnation)
         self._uploads = Uploads(objects, names.new, clock)
         self._committer = Committer(
             clock=clock,
             lease=lease,
-            coordinates=coordinates,
             logs=self._logs,
             tails=self._tails,
             inline=self._call(INLINE_PATH),
@@ -148,26 +144,15 @@ class SharedStorage:
             storage_metrics=self.metrics,
             settings=upkeep,
         )
-        self._upkeep: Upkeep | None = None
-        if coordinates:
-            self._definitions = Definitions(
-                database,
-                lease.incarnation,
-                lease.epoch,
-                self._topics,
-                self._logs,
-                self._defaults,
-                self._definition_follower.tell,
-            )
-            self._upkeep = Upkeep(
-                database,
-                objects,
-                lease,
-                on_lease_lost=self._on_fenced,
-                clock=clock,
-                metrics=self._upkeep_metrics,
-                settings=upkeep,
-            )
+        self._upkeep = Upkeep(
+            database,
+            objects,
+            lease,
+            on_lease_lost=self._on_fenced,
+            clock=clock,
+            metrics=self._upkeep_metrics,
+            settings=upkeep,
+        )
         self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
         self._stored_state = StoredState()
         self._shared_state = StateReader(readers)
@@ -179,7 +164,6 @@ class SharedStorage:
         return CommitCall(
             self._database,
             self._lease,
-            coordinates=self._coordinates,
             path=path,
             seconds=_ANSWER_SECONDS,
             clock=self._clock,
@@ -209,22 +193,25 @@ class SharedStorage:
 
     async def admit_members(self) -> None:
         """Only after an import it asks the database."""
-        self._coordinated(self._definitions)
+        self._coordinator()
         if self._members_wait:
             holder, epoch = self._lease.incarnation, self._lease.epoch
             async with self._following.connection("admitting other brokers") as connection:
                 await connection.execute("SELECT admit_members(%s, %s)", [holder, epoch])
             self._members_wait = False
+        self._committer.append_to_coordinated()
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
         return self._topics
 
     async def open(self) -> None:
+        """As the coordinator, if this broker holds that scope."""
+        coordinates = self._lease.holds(COORDINATOR)
         connection = await self._database.connect("loading")
         try:
             loaded = await cut_if_cancelled(
-                connection, load(connection, self._defaults, coordinates=self._coordinates)
+                connection, load(connection, self._defaults, coordinates=coordinates)
             )
         finally:
             await connection.close()
@@ -243,18 +230,79 @@ class SharedStorage:
         self._state = None
         self._follower.start(loaded.confirmed_losses)
         self.log_scopes.start()
-        if self._upkeep is not None:
-            self._upkeep.start()
+        self._definition_follower.seen = loaded.changes
+        if coordinates:
+            self._committer.append_to_coordinated()
+            self._start_coordinating()
         else:
-            self._definition_follower.start(loaded.changes)
+            self._definition_follower.start()
+
+    async def coordinate(self) -> None:
+        if self._definitions is not None:
+            return
+        self._check_writable()
+        try:
+            # The coordinator before has released the scope, or is fenced: it changes nothing any more.
+            await self._definition_follower.refresh()
+            await self._definition_follower.pause()
+            await self._follower.refresh(self._coordinated_logs())
+            connection = await self._database.connect("loading")
+            try:
+                self._stored_state = await cut_if_cancelled(
+                    connection, load_coordinated(connection, self._logs.numbered)
+                )
+            finally:
+                await connection.close()
+        except BaseException:
+            self._logs.forget_producers()
+            self._follow_definitions()
+            raise
+        self._start_coordinating()
+
+    def _coordinated_logs(self) -> list[SharedLog]:
+        """Those that only the coordinator writes to."""
+        coordinated = [each for each in self._topics.values() if each.is_coordinated or each.is_internal]
+        return [self._logs[partition] for topic in coordinated for partition in topic.partition_ids()]
+
+    def _start_coordinating(self) -> None:
+        self._committer.coordinates = True
+        self._definitions = Definitions(
+            self._database,
+            self._lease.incarnation,
+            self._lease.epoch,
+            self._topics,
+            self._logs,
+            self._defaults,
+            self._definition_follower.tell,
+        )
+        self._upkeep.start()
+
+    async def stop_coordinating(self) -> None:
+        definitions, self._definitions = self._definitions, None
+        if definitions is None:
+            return
+        # Nothing is awaited before this: what the caller has unloaded is not needed by a later commit.
+        self._committer.stop_coordinating()
+        self._stored_state = StoredState()
+        self._logs.forget_producers()
+        await self._upkeep.stop()
+        if definitions.are_in_doubt:
+            self._definition_follower.seen = UNKNOWN
+        await definitions.close()
+        self._follow_definitions()
+        self._check_writable()
+        await self._committer.barrier()
+
+    def _follow_definitions(self) -> None:
+        if self._state is None:
+            self._definition_follower.start()
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
             return
         self._state = StorageClosed("the storage is closed")
         await self.log_scopes.stop()
-        if self._upkeep is not None:
-            await self._upkeep.stop()
+        await self._upkeep.stop()
         if self._definitions is not None:
             await self._definitions.close()
         await self._definition_follower.stop()
@@ -264,16 +312,16 @@ class SharedStorage:
         await self._reads.close()
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        await self._coordinated(self._definitions).put(topics, state)
+        await self._coordinator().put(topics, state)
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
         self._topics |= {topic.id: topic for topic in topics}
 
     async def update_topic(self, topic: Topic) -> None:
-        await self._coordinated(self._definitions).put([topic])
+        await self._coordinator().put([topic])
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        definitions = self._coordinated(self._definitions)
+        definitions = self._coordinator()
         await self._committer.barrier()
         await definitions.delete(topics)
 
@@ -383,7 +431,7 @@ class SharedStorage:
         return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        if not self._coordinates:
+        if self._definitions is None:
             raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
         return list(self._logs[partition].aborted_between(start, end))
 
@@ -424,9 +472,9 @@ class SharedStorage:
         if self._state is not None:
             raise self._state
 
-    def _coordinated(self, part: T | None) -> T:
-        """A part that only the coordinator has."""
+    def _coordinator(self) -> Definitions:
+        """Raises NotLeader in a member."""
         self._check_writable()
-        if part is None:
+        if self._definitions is None:
             raise NotLeader("only the coordinator of the cluster does that")
-        return part
+        return self._definitions

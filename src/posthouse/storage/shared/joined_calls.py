@@ -53,6 +53,7 @@ class JoinedCalls:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._running = self._next = None  # a task that had not begun does not do it
 
 
 def _taken_note_of(task: asyncio.Task[None]) -> None:

@@ -1,7 +1,7 @@
 """What one broker opens once and every storage of it uses: database, object store, caches.
 
-A broker makes a new storage each time it becomes the coordinator or a member; connections and caches stay,
-and what it has acknowledged.
+A broker makes a new storage for each of its leases; connections and caches stay, and what it has
+acknowledged.
 """
 
 from pathlib import Path
@@ -56,14 +56,12 @@ class SharedStores:
         if self._disk is not None:
             await self._disk.open()
 
-    def storage(self, lease: HeldLease, *, coordinates: bool, defaults: TopicConfig) -> SharedStorage:
-        """For the coordinator, or for a member."""
+    def storage(self, lease: HeldLease, *, defaults: TopicConfig) -> SharedStorage:
         return SharedStorage(
             self.database,
             self.objects,
             self.blocks,
             lease,
-            coordinates=coordinates,
             clock=self._clock,
             defaults=defaults,
             inline_bytes=self._inline_bytes,

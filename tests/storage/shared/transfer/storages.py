@@ -46,7 +46,7 @@ async def do_export(directory: Path, stores: SharedStores, clock: Clock) -> Tran
 async def opened_shared(stores: SharedStores) -> AsyncIterator[SharedStorage]:
     """As by the coordinator. Its lease ends afterwards, as that of a broker that has stopped."""
     lease = await take_lease(Database(stores.database._conninfo))
-    storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
+    storage = stores.storage(lease, defaults=TopicConfig())
     await storage.open()
     try:
         yield storage

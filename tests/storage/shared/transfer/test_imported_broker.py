@@ -80,7 +80,7 @@ def seen(kafka: str, amqp: str) -> dict[str, Any]:
 @asynccontextmanager
 async def serving(stores: SharedStores) -> AsyncIterator[App]:
     lease = await take_lease(Database(stores.database._conninfo))
-    app = App(on_any_port(), storage=stores.storage(lease, coordinates=True, defaults=TopicConfig()))
+    app = App(on_any_port(), storage=stores.storage(lease, defaults=TopicConfig()))
     await app.start()
     for scope in GROUPS:
         await app.broker.take_scope(scope)
@@ -122,11 +122,11 @@ async def test_other_brokers_append_once_a_coordinator_has_marked_the_topics_of_
         await asyncio.to_thread(prepare, broker.kafka, broker.amqp)
     await do_import(tmp_path / "data", stores, real_clock)
     lease = await take_lease(stores.database, scopes=())
-    member = stores.storage(lease, coordinates=False, defaults=TopicConfig())
+    member = stores.storage(lease, defaults=TopicConfig())
     with pytest.raises(Unavailable, match="no coordinator has loaded it"):
         await member.open()
     async with serving(stores):
-        member = stores.storage(lease, coordinates=False, defaults=TopicConfig())
+        member = stores.storage(lease, defaults=TopicConfig())
         await member.open()
         topics = {topic.name: topic for topic in member.topics.values()}
         assert (topics["events"].is_coordinated, topics["orders"].is_coordinated) == (True, False)

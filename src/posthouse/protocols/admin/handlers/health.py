@@ -46,7 +46,7 @@ async def unready_reasons(context: CallContext) -> list[str]:
 
 
 def _standing_reasons(membership: Membership) -> list[str]:
-    lease = membership.lease
+    lease = membership.coordinating()
     if lease is None:
         return ["the database is away"] if membership.standing.is_cut_off else []
     if lease.is_cut_off:

@@ -73,7 +73,7 @@ def collect(membership: Membership | None, traffic: PeerTraffic | None, samples:
     if membership is None:
         return
     samples.add(LIVE, len(membership.brokers()))
-    samples.add(HOLDER, int(membership.lease is not None and membership.lease.is_valid))
+    samples.add(HOLDER, int(membership.coordinates and membership.may_serve()))
     samples.add(EPOCH, membership.epoch)
     samples.add(LEFT, membership.lease_seconds_left)
     for kind in SPREAD:

@@ -14,6 +14,7 @@ import psycopg
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageFenced, StorageFull, Unavailable
+from posthouse.model.scopes import COORDINATOR
 from posthouse.storage.remote_metrics import CallMetrics
 from posthouse.storage.shared.commits.commit_group import Answer
 from posthouse.storage.shared.commits.last_commits import LastCommit
@@ -54,18 +55,15 @@ class CommitCall:
         database: Database,
         lease: HeldLease,
         *,
-        coordinates: bool,
         path: int,
         seconds: float,
         clock: Clock,
         metrics: CallMetrics,
         last: LastCommit | None = None,
     ) -> None:
-        """`coordinates` is whether this broker is the coordinator. `last` is what the storages before have
-        left, None if there were none."""
+        """`last` is what the storages before have left, None if there were none."""
         self._database = database
         self._lease = lease
-        self._coordinates = coordinates
         self._path = path
         self._path_name = _PATH_NAMES[path]
         self._seconds = seconds
@@ -99,7 +97,7 @@ class CommitCall:
                 [
                     self._lease.incarnation,
                     self._lease.epoch,
-                    self._coordinates,
+                    self._lease.holds(COORDINATOR),
                     self._path,
                     self._last.number,
                     self._last.confirmed_losses,

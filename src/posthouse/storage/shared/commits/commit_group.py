@@ -201,10 +201,13 @@ class CommitGroup:
             array_text({int(put.space) for _, put in puts if put.space in CLUSTER_WIDE}),
         ]
 
-    def apply(self, answer: Answer, tails: Tails, now_ms: int) -> list[tuple[PartitionId, int]]:
+    def apply(
+        self, answer: Answer, tails: Tails, now_ms: int, *, keeps_producers: bool
+    ) -> list[tuple[PartitionId, int]]:
         """Bring logs up to date and answer the commits. Returns what became readable: partition and bytes."""
         arrived: list[tuple[PartitionId, int]] = []
         at = 0
+        replayed_ms = now_ms if keeps_producers else None
         results: list[tuple[PendingCommit, list[Outcome] | OperationRefused]] = []
         for commit in self.commits:
             outcomes: list[Outcome] = []
@@ -218,7 +221,7 @@ class CommitGroup:
                 log = self._logs[operation.partition]
                 if verdict == CommitVerdict.DONE:
                     first_open = None if answer.first_opens is None else answer.first_opens[at]
-                    size = _apply(operation, outcome, log, tails, now_ms, first_open)
+                    size = _apply(operation, outcome, log, tails, first_open, replayed_ms)
                     if size or isinstance(operation, Trim):  # other brokers are told of the new start
                         arrived.append((operation.partition, size))
                 elif isinstance(operation, Append | Trim) and verdict in _REFUSED:
@@ -284,10 +287,10 @@ def _apply(
     outcome: Outcome,
     log: SharedLog,
     tails: Tails,
-    now_ms: int,
     first_open: int | None,
+    replayed_ms: int | None,
 ) -> int:
-    """Returns the bytes that were added to the log."""
+    """Returns the bytes that were added to the log. `replayed_ms` is None if producers are not kept."""
     if isinstance(operation, Trim):
         log.trim(outcome.log_start)
         return 0
@@ -302,9 +305,9 @@ def _apply(
         assert append is not None
     stamp(append.batch, base, LEADER_EPOCH)
     header = append.header._replace(base_offset=base, leader_epoch=LEADER_EPOCH)
-    if header.producer_id >= 0 and log.coordinates:
+    if header.producer_id >= 0 and replayed_ms is not None:
         aborts = header.is_control and not is_commit(append.batch)
-        log.producers.replay(header, base, now_ms, aborts=aborts)
+        log.producers.replay(header, base, replayed_ms, aborts=aborts)
     tails.add(log, TailBatch(append.batch, header), first_open)
     if outcome.log_start > log.start:
         log.trim(outcome.log_start)

@@ -14,9 +14,8 @@ from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, shard_of
 from posthouse.storage.operations import Append, Operation, Put, Trim
 from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
-from posthouse.storage.spaces import Space
+from posthouse.storage.spaces import OF_GROUPS, Space
 
-_OF_GROUPS = frozenset({Space.OFFSETS, Space.GROUPS, Space.STREAMS_GROUPS, Space.SHARE_GROUPS})
 _OF_TRANSACTIONS = frozenset({Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS})
 
 
@@ -37,9 +36,10 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
             found.add(COORDINATOR)
         elif each.space == Space.OFFSETS:
             offsets.add(GROUPS[shard_of(each.owner)])
-        elif each.space in _OF_GROUPS:
-            found.add(GROUPS[shard_of(each.owner)])
-        elif each.space != Space.SHARE_PROGRESS:
+        elif each.space in OF_GROUPS:
+            if each.space != Space.SHARE_PROGRESS:
+                found.add(GROUPS[shard_of(each.owner)])
+        else:
             found.add(COORDINATOR)
             ends_transaction = ends_transaction or each.space in _OF_TRANSACTIONS
     return found if ends_transaction else found | offsets

@@ -32,6 +32,7 @@ from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCo
 from posthouse.storage.shared.commits.commit_path import CommitPath, GroupInFlight
 from posthouse.storage.shared.commits.commit_scopes import check_scopes, scopes_of
 from posthouse.storage.shared.commits.payloads import CommitPayload, Uploads, inline_payload
+from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
 
@@ -61,7 +62,6 @@ class Committer:
         *,
         clock: Clock,
         lease: HeldLease,
-        coordinates: bool,
         logs: Mapping[PartitionId, SharedLog],
         tails: Tails,
         inline: CommitCall,
@@ -72,11 +72,12 @@ class Committer:
         inline_bytes: int,
         on_fenced: Callable[[StorageFenced], None],
     ) -> None:
-        """`coordinates` is whether this broker is the coordinator."""
         self._clock = clock
         self._lease = lease
-        self._always: frozenset[Scope] = frozenset({COORDINATOR}) if coordinates else frozenset()
-        """The coordinator commits nothing after it has lost that scope."""
+        self.coordinates = False
+        """Whether this broker is the coordinator, or about to be: others commit nothing that needs its scope,
+        and keep no producers."""
+        self._always: frozenset[Scope] = frozenset()
         self._logs = logs
         self._tails = tails
         self._inline = CommitPath(inline)
@@ -110,10 +111,21 @@ class Committer:
             await self._inline.call.close()
             raise
 
+    def append_to_coordinated(self) -> None:
+        """From now on all commits are those of the coordinator, so that they may append to coordinated logs.
+        What such records lead to must be known."""
+        self._always = frozenset({COORDINATOR})
+
+    def stop_coordinating(self) -> None:
+        self.coordinates = False
+        self._always = frozenset()
+
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Raises UnknownPartition; ScopeNeeded for what only the holder of a scope may commit."""
         scopes = self._always | scopes_of(operations)
         check_scopes(self._lease, scopes)
+        if COORDINATOR in scopes and not self.coordinates:
+            raise ScopeNeeded("this broker is not the coordinator")
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -283,7 +295,7 @@ class Committer:
             answer = await path.call.commit(
                 now, arguments, on_away=lambda error: self._fail_behind(path, error)
             )
-            arrived = group.apply(answer, self._tails, now)
+            arrived = group.apply(answer, self._tails, now, keeps_producers=self.coordinates)
         else:
             group.done()
         path.in_flight.popleft()

@@ -23,5 +23,5 @@ class CompactionMirror:
 
     def aborted_forgotten(self, partition: PartitionId, markers: Sequence[int]) -> None:
         log = self._logs.get(partition)
-        if log is not None and log.coordinates:
-            log.producers.forget_aborted(set(markers))
+        if log is not None:
+            log.forget_aborted(markers)

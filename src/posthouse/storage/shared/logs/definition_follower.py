@@ -25,6 +25,8 @@ from posthouse.storage.spaces import CLUSTER_WIDE, Space
 
 log = logging.getLogger(__name__)
 
+UNKNOWN = -1
+"""The number of a change before all others: everything is read again."""
 _PAUSE_SECONDS = 0.2
 _REFRESH_SECONDS = 0.05
 """Refreshes begin at most this often: requests for unknown names must not flood the database."""
@@ -60,8 +62,8 @@ class DefinitionFollower:
         self._topics = topics
         self._defaults = defaults
         self._subscribers: list[DefinitionsChanged] = []
-        self._seen = 0
-        """The number of the last change that is known here."""
+        self.seen = 0
+        """The number of the last change that is known here. It may be set while nothing is followed."""
         self._looks = JoinedCalls(self._look, pause_seconds=_REFRESH_SECONDS)
         self._task: asyncio.Task[None] | None = None
 
@@ -73,16 +75,18 @@ class DefinitionFollower:
         for each in self._subscribers:
             each(change)
 
-    def start(self, seen: int) -> None:
-        """`seen` is the number of the last change that was loaded."""
-        self._seen = seen
+    def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage definitions")
 
+    async def pause(self) -> None:
+        """Follow nothing until the next `start`."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self.pause()
         await self._looks.close()
 
     async def refresh(self) -> None:
@@ -107,17 +111,19 @@ class DefinitionFollower:
     async def _look(self) -> None:
         async with self._readers.connection("asking for changes of topics and users") as connection:
             found = await cut_if_cancelled(connection, self._ask(connection))
-        # Without a pause: what is known here, and what the subscribers were told, is the same.
-        if found is not None:
+        # Nothing is awaited: what is known here, and what the subscribers were told, is the same. While it
+        # pauses, this broker changes definitions itself, and what was found may be older.
+        if found is not None and self._task is not None:
             self.tell(self._apply(found))
 
     async def _ask(self, connection: DatabaseConnection) -> _Found | None:
-        found = await connection.execute("SELECT * FROM read_changes(%s)", [self._seen], prepare=True)
+        found = await connection.execute("SELECT * FROM read_changes(%s)", [self.seen], prepare=True)
         [(last, is_complete, ids, spaces)] = await found.fetchall()
-        if is_complete and last == self._seen:
+        if is_complete and last == self.seen:
             return None
         if not is_complete:
-            log.warning("changes of topics and users were missed: all are read again")
+            if self.seen != UNKNOWN:
+                log.warning("changes of topics and users were missed: all are read again")
             ids, spaces = None, CLUSTER_WIDE
         topics = await load_topics(connection, self._defaults, ids)
         return _Found(
@@ -137,5 +143,5 @@ class DefinitionFollower:
         for each in found.logs:
             self._logs.add(each)
         self._topics |= found.topics
-        self._seen = found.last
+        self.seen = found.last
         return DefinitionChange(topics=list(found.topics.values()), deleted=deleted, state=found.state)

@@ -79,6 +79,11 @@ class Definitions:
         self.settle = self._in_doubt.settle
         self.close = self._in_doubt.close
 
+    @property
+    def are_in_doubt(self) -> bool:
+        """Whether the outcome of a change is not known."""
+        return bool(self._in_doubt)
+
     async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Create or change topics. Raises TopicExists if another topic has the name.
 

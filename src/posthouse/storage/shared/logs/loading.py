@@ -12,7 +12,7 @@ from posthouse.storage.producers import AbortedTransaction, BatchMemory, Produce
 from posthouse.storage.shared.database import DatabaseConnection, meaning
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.time_limit import stall_limit
-from posthouse.storage.spaces import CLUSTER_WIDE, Space
+from posthouse.storage.spaces import CLUSTER_WIDE, COORDINATORS, Space
 from posthouse.storage.stored_state import StoredState
 
 _ROWS_AT_ONCE = 10_000
@@ -60,14 +60,12 @@ async def _load(
         by_id: dict[int, SharedLog] = {}
         async for rows in _pages(connection, _LOGS, moved):
             for row in rows:
-                if (each := _stored_log(row, topics, coordinates)) is not None:
+                if (each := _stored_log(row, topics)) is not None:
                     by_id[each.id] = each
-        spaces: dict[int, dict[bytes, bytes]] = {}
+        spaces: dict[int, dict[bytes, bytes]]
         if coordinates:
-            await _producers(connection, by_id, moved)
-            async for rows in _pages(connection, _STATE, moved):
-                for space, key, value in rows:
-                    spaces.setdefault(space, {})[bytes(key)] = bytes(value)
+            await _producers(connection, by_id.get, moved)
+            spaces = await _state(connection, _STATE, moved)
         else:
             found = await load_spaces(connection, list(CLUSTER_WIDE))
             spaces = {int(space): values for space, values in found.items()}
@@ -104,14 +102,12 @@ async def load_topics(
     }
 
 
-async def load_logs(
-    connection: DatabaseConnection, topics: Mapping[TopicId, Topic], *, coordinates: bool = False
-) -> list[SharedLog]:
+async def load_logs(connection: DatabaseConnection, topics: Mapping[TopicId, Topic]) -> list[SharedLog]:
     """The logs of these topics, without their producers."""
     rows = await _all(
         connection, f"{_LOGS} WHERE l.topic = ANY (%s)", [[topic_uuid(topic) for topic in topics]]
     )
-    found = [_stored_log(row, topics, coordinates) for row in rows]
+    found = [_stored_log(row, topics) for row in rows]
     return [each for each in found if each is not None]
 
 
@@ -128,34 +124,58 @@ async def load_spaces(
     return found
 
 
-def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic], coordinates: bool) -> SharedLog | None:
+def _stored_log(row: tuple[Any, ...], topics: Mapping[TopicId, Topic]) -> SharedLog | None:
     """None if its topic is deleted."""
     id, topic_id, partition, start, end, size, first_open = row
     topic = topics.get(TopicId(topic_id.bytes))
     if topic is None:
         return None
-    found = new_log(id, topic, partition, coordinates=coordinates)
+    found = new_log(id, topic, partition)
     found.observe(start, end, size, first_open)
     return found
 
 
-def new_log(id: int, topic: Topic, partition: int, *, coordinates: bool = True) -> SharedLog:
-    return SharedLog(id, PartitionId(topic.id, partition), topic.name, coordinates=coordinates)
+def new_log(id: int, topic: Topic, partition: int) -> SharedLog:
+    return SharedLog(id, PartitionId(topic.id, partition), topic.name)
+
+
+async def load_coordinated(
+    connection: DatabaseConnection, log_numbered: Callable[[int], SharedLog | None]
+) -> StoredState:
+    """What only the coordinator knows, in one snapshot: producers, which are added to their logs, and its
+    state. Raises DatabaseAway."""
+    spaces = ", ".join(str(int(space)) for space in sorted(COORDINATORS))
+    with stall_limit(connection, _STALL_SECONDS) as moved:
+        async with meaning("loading what the coordinator knows"), connection.transaction():
+            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            await connection.execute("SET LOCAL statement_timeout = 0")
+            await _producers(connection, log_numbered, moved)
+            return StoredState(await _state(connection, f"{_STATE} WHERE space IN ({spaces})", moved))
+
+
+async def _state(
+    connection: DatabaseConnection, statement: str, moved: Callable[[], None]
+) -> dict[int, dict[bytes, bytes]]:
+    spaces: dict[int, dict[bytes, bytes]] = {}
+    async for rows in _pages(connection, statement, moved):
+        for space, key, value in rows:
+            spaces.setdefault(space, {})[bytes(key)] = bytes(value)
+    return spaces
 
 
 async def _producers(
-    connection: DatabaseConnection, logs: dict[int, SharedLog], moved: Callable[[], None]
+    connection: DatabaseConnection,
+    log_numbered: Callable[[int], SharedLog | None],
+    moved: Callable[[], None],
 ) -> None:
     async for rows in _pages(connection, PRODUCERS, moved):
         for row in rows:
-            log, id, producer = stored_producer(row)
-            if log in logs:
-                logs[log].producers.load_producer(id, producer)
-    for log, last, first, producer in await _all(
-        connection, "SELECT log, last, first, producer FROM aborted"
-    ):
-        if log in logs:
-            logs[log].producers.load_aborted(AbortedTransaction(producer, first, last))
+            number, id, producer = stored_producer(row)
+            if (found := log_numbered(number)) is not None:
+                found.producers.load_producer(id, producer)
+    for number, last, first, id in await _all(connection, "SELECT log, last, first, producer FROM aborted"):
+        if (found := log_numbered(number)) is not None:
+            found.producers.load_aborted(AbortedTransaction(id, first, last))
 
 
 def stored_producer(row: tuple[Any, ...]) -> tuple[int, int, Producer]:

@@ -43,7 +43,6 @@ class SharedLog:
         "_batches",
         "_producers",
         "_topic",
-        "coordinates",
         "end",
         "id",
         "is_current",
@@ -55,14 +54,12 @@ class SharedLog:
         "tail_end",
     )
 
-    def __init__(self, id: int, partition: PartitionId, topic: str, *, coordinates: bool = True) -> None:
+    def __init__(self, id: int, partition: PartitionId, topic: str) -> None:
         """`topic` is its name, for people."""
         self.id = id
         """Its number in the database."""
         self.partition = partition
         self._topic = topic
-        self.coordinates = coordinates
-        """Whether `producers` are kept."""
         self.start = 0
         self.end = 0
         self.stable = 0
@@ -90,7 +87,7 @@ class SharedLog:
 
     @property
     def producers(self) -> ProducerTable:
-        """By the outcomes of this broker's commits; empty unless it is the coordinator.
+        """As they were loaded, and by the outcomes of this broker's commits; only in the coordinator.
 
         To be changed: what only reads uses the methods below, which make no table for a log without any.
         """
@@ -104,6 +101,14 @@ class SharedLog:
     def aborted_between(self, start: int, end: int) -> Sequence[AbortedTransaction]:
         """The aborted transactions with a record or marker at an offset from `start` to before `end`."""
         return () if self._producers is None else self._producers.aborted_between(start, end)
+
+    def forget_producers(self) -> None:
+        self._producers = None
+
+    def forget_aborted(self, markers: Sequence[int]) -> None:
+        """The aborted transactions whose markers were at these offsets."""
+        if self._producers is not None:
+            self._producers.forget_aborted(set(markers))
 
     def expire_producers(self, before_ms: int) -> None:
         """Forget producers without a batch since `before_ms`, and changes that only local files need."""

@@ -28,6 +28,11 @@ class SharedLogs(dict[PartitionId, SharedLog]):
         """By its number in the database."""
         return self._by_number.get(number)
 
+    def forget_producers(self) -> None:
+        """This broker is not the coordinator any more."""
+        for log in self.values():
+            log.forget_producers()
+
     def expire_producers(self, before_ms: int) -> None:
         """Forget the producers that the database has forgotten."""
         for log in self.values():

@@ -95,6 +95,9 @@ class TopicsInDoubt:
         if not self._is_closed and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run(), name="topics in doubt")
 
+    def __bool__(self) -> bool:
+        return bool(self._doubts)
+
     async def settle(self) -> None:
         """Adopt what is true of the topics in doubt. Raises Unavailable if the database does not tell."""
         if self._doubts:
@@ -146,7 +149,7 @@ class TopicsInDoubt:
             async with connection.transaction():
                 await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 topics = await load_topics(connection, self._defaults, [topic_uuid(id) for id in ids])
-                return topics, await load_logs(connection, topics, coordinates=True)
+                return topics, await load_logs(connection, topics)
 
     def _adopt(
         self,

@@ -51,7 +51,7 @@ async def export_directory(
     async with connection, meaning("reading the version of the tables"):
         check_schema(await applied_schema(connection))
         lease = await take_lease_to_export(connection, stores.database, clock, patience_seconds)
-        storage = stores.storage(lease, coordinates=True, defaults=TopicConfig())
+        storage = stores.storage(lease, defaults=TopicConfig())
         try:
             await storage.open()
             extents = await load_extents(connection)

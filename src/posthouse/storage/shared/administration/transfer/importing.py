@@ -107,7 +107,7 @@ class _Import:
         await self._rows.put_producers(self._logs, storage)
         state = take_state(storage)
         await self._rows.put_state(state)
-        copy = self._stores.storage(self._lease, coordinates=True, defaults=TopicConfig())
+        copy = self._stores.storage(self._lease, defaults=TopicConfig())
         await copy.open()
         try:
             compare_state(state, take_state(copy))
