@@ -52,7 +52,7 @@ class NodeApp:
             membership=Membership(
                 own=node.own,
                 view=lambda: node.registry.view,
-                coordinating=self._coordinating,
+                coordinating=lambda: self.coordinating,
                 member=MemberStanding(self._is_cut_off),
                 control=DatabaseControl(node.database),
                 moves=node.moves,
@@ -75,9 +75,6 @@ class NodeApp:
             traffic=traffic,
         )
         storage.grown(self._hints.tell)
-
-    def _coordinating(self) -> Coordinating | None:
-        return self.coordinating
 
     @property
     def coordinating(self) -> Coordinating | None:
