@@ -17,6 +17,7 @@ from tests.torture.cluster.kinds import (
     DatabaseKill,
     ObjectFaults,
 )
+from tests.torture.cluster.two_holders import TwoHolders
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
@@ -24,6 +25,7 @@ ON_OBJECTS = workload(latency="object")
 _ALL = (StreamWorkload, QueueWorkload, ON_OBJECTS)
 _ROUNDS = 10
 _HASTY = changed_to(HastyRecipe)
+_BOTH_WRITE = f"precommitted read|poll skip|went back|{LOST}"
 _REPEATED = "more than once|and also at|precommitted read"
 """What a commit that counts twice does: records are there twice, or a transaction ends too early."""
 
@@ -31,7 +33,13 @@ ENTRIES = (
     Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(
         BrokerPause,
-        Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}"),
+        Control(Unfenced, _BOTH_WRITE),
+        workloads=_ALL,
+        rounds=_ROUNDS,
+    ),
+    Entry(
+        TwoHolders,
+        Control(lambda: TwoHolders(is_checked=False), _BOTH_WRITE),
         workloads=_ALL,
         rounds=_ROUNDS,
     ),

@@ -12,7 +12,7 @@ from tests.torture.kinds.clock_jump import JUMPS_MS, jump, make_exact
 
 _OF_HOLDER = 0.7
 """How often a fault strikes the broker that serves, and not the standby."""
-_AFTERWARDS = 20
+AFTERWARDS = 20
 """Acknowledgements after a fault: clients go on, whatever has happened."""
 
 
@@ -28,7 +28,7 @@ class BrokerKill(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         await arena.kill_node(await victim(arena))
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class BrokerPause(ClusterKind):
@@ -47,7 +47,7 @@ class BrokerPause(ClusterKind):
             await asyncio.sleep(TIMES.seconds + arena.random.choice(self.beyond_lease))
         finally:
             node.resume()
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class DatabaseKill(ClusterKind):
@@ -69,7 +69,7 @@ class DatabaseKill(ClusterKind):
             self.pair.primary.kill()
             await asyncio.sleep(seconds)
             await asyncio.to_thread(self.pair.primary.start)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class DatabaseFailover(ClusterKind):
@@ -82,7 +82,7 @@ class DatabaseFailover(ClusterKind):
         await arena.some_progress()
         arena.recorder.fault("failover of the database")
         await asyncio.to_thread(self.pair.fail_over)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class ObjectFaults(ClusterKind):
@@ -98,7 +98,7 @@ class ObjectFaults(ClusterKind):
         arena.recorder.fault("object store")
         if arena.random.random() < 0.5:
             await arena.kill_node(name)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class BrokerClockJump(ClusterKind):
@@ -120,7 +120,7 @@ class BrokerClockJump(ClusterKind):
         await arena.some_progress()
         if arena.random.random() < 0.4:
             await arena.kill_node(name)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class AllFaults(BrokerClockJump):
