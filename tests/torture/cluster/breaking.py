@@ -21,6 +21,9 @@ from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
 
+BOTH_WRITE = 200
+"""Acknowledgements after which two coordinators have contradicted each other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HastyRecipe(NodeRecipe):
@@ -83,9 +86,12 @@ async def _renewed(lease: Lease) -> bool:
 
 
 class Unfenced(BrokerPause):
-    """The database does not check the lease either: both brokers write."""
+    """The database does not check the lease either: both brokers write. Only the first coordinator can be
+    replaced: it believes for ever that it is one. So the first round must strike it."""
 
     beyond_lease = (1.5,)
+    of_holder = 1.0
+    afterwards = BOTH_WRITE
 
     def __init__(self) -> None:
         super().__init__(changed_to(StubbornRecipe))

@@ -18,6 +18,7 @@ from tests.torture.cluster.kinds import (
     ObjectFaults,
 )
 from tests.torture.cluster.two_holders import TwoHolders
+from tests.torture.everything import Everything
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
@@ -25,7 +26,8 @@ ON_OBJECTS = workload(latency="object")
 _ALL = (StreamWorkload, QueueWorkload, ON_OBJECTS)
 _ROUNDS = 10
 _HASTY = changed_to(HastyRecipe)
-_BOTH_WRITE = f"precommitted read|poll skip|went back|{LOST}"
+BOTH_WRITE = f"precommitted read|poll skip|went back|ack came back|lost message|{LOST}"
+"""What two coordinators do to transactions, offsets of groups, and queues."""
 _REPEATED = "more than once|and also at|precommitted read"
 """What a commit that counts twice does: records are there twice, or a transaction ends too early."""
 
@@ -33,13 +35,13 @@ ENTRIES = (
     Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(
         BrokerPause,
-        Control(Unfenced, _BOTH_WRITE),
+        Control(Unfenced, BOTH_WRITE, Everything),
         workloads=_ALL,
         rounds=_ROUNDS,
     ),
     Entry(
         TwoHolders,
-        Control(lambda: TwoHolders(is_checked=False), _BOTH_WRITE),
+        Control(lambda: TwoHolders(is_checked=False), BOTH_WRITE, Everything),
         workloads=_ALL,
         rounds=_ROUNDS,
     ),

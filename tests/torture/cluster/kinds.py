@@ -16,10 +16,10 @@ AFTERWARDS = 20
 """Acknowledgements after a fault: clients go on, whatever has happened."""
 
 
-async def victim(arena: ClusterArena) -> str:
+async def victim(arena: ClusterArena, of_holder: float = _OF_HOLDER) -> str:
     await arena.ensure_running()
     await arena.some_progress()
-    is_holder = arena.random.random() < _OF_HOLDER
+    is_holder = arena.random.random() < of_holder
     return await (arena.holder() if is_holder else arena.standby())
 
 
@@ -37,9 +37,11 @@ class BrokerPause(ClusterKind):
     name = "cluster-pause"
     beyond_lease: tuple[float, ...] = (-1.0, 0.5, 1.5)
     """Seconds. The shortest pause ends before the lease does."""
+    of_holder = _OF_HOLDER
+    afterwards = AFTERWARDS
 
     async def strike(self, arena: ClusterArena) -> None:
-        name = await victim(arena)
+        name = await victim(arena, self.of_holder)
         node = arena.nodes[name]
         arena.recorder.fault(f"pause {name}")
         node.pause()
@@ -47,7 +49,7 @@ class BrokerPause(ClusterKind):
             await asyncio.sleep(TIMES.seconds + arena.random.choice(self.beyond_lease))
         finally:
             node.resume()
-        await arena.progress(AFTERWARDS)
+        await arena.progress(self.afterwards)
 
 
 class DatabaseKill(ClusterKind):
