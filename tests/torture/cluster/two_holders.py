@@ -20,7 +20,7 @@ from tests.torture.cluster.nodes import TIMES, NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
 
-_BEYOND_LEASE = (0.5, 1.5)
+_BEYOND_LEASE = (0.0, 0.5, 1.5)
 _HOUR = 3600.0
 
 
@@ -62,12 +62,16 @@ class TwoHolders(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         name = await victim(arena)
+        is_holder = name == await arena.holder()
         recipe = arena.recipes[name]
         assert isinstance(recipe, ConvincedRecipe)
         arena.recorder.fault(f"{name} believes in its lease")
         recipe.convinced.touch()
         try:
-            await sleep(TIMES.seconds + arena.random.choice(_BEYOND_LEASE))
+            await sleep(TIMES.seconds)
+            if is_holder:
+                await arena.replaced(name)
+            await sleep(arena.random.choice(_BEYOND_LEASE))
         finally:
             recipe.convinced.unlink()
         await arena.progress(AFTERWARDS)
