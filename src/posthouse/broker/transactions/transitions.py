@@ -1,6 +1,7 @@
 """State transitions of a transactional id: exclusive, shielded from cancellation, visible once durable."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
@@ -11,11 +12,13 @@ from posthouse.broker.transactions.request_order import RequestOrder
 from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, Transaction
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
-from posthouse.model.errors import ConcurrentTransaction
+from posthouse.model.errors import ConcurrentTransaction, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.storage import operations as storage_operations
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -113,7 +116,12 @@ class Transitions:
 
     async def undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
         """Shield the step: a client that disconnects must not interrupt it."""
-        return await asyncio.shield(self.start(step))
+        task = self.start(step)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_failure)
+            raise
 
     def start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.create_task(step)
@@ -129,3 +137,12 @@ class Transitions:
     async def close(self) -> None:
         """Wait for running transitions."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
+
+
+def _log_failure(step: "asyncio.Task[Any]") -> None:
+    """Of a step whose client has disconnected."""
+    error = None if step.cancelled() else step.exception()
+    if isinstance(error, PosthouseError):
+        log.warning("a transaction was not changed, and its client has disconnected: %s", error)
+    elif error is not None:
+        log.error("a change of a transaction failed", exc_info=error)
