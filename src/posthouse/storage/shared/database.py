@@ -23,8 +23,8 @@ _KEEPALIVES_IDLE_SECONDS = 5
 _KEEPALIVES_INTERVAL_SECONDS = 2
 _KEEPALIVES = 2
 _SERVER_SECONDS = 20
-"""How long the server keeps the sessions of a broker that was cut off; by default it does for two hours. Longer
-than a broker takes to read an answer."""
+"""How long the server keeps the sessions of a broker that was cut off; by default it does for two hours.
+Longer than a broker takes to read an answer."""
 _PORTS = re.compile("[0-9,]*")
 # The address and libpq's words about it may contain parts of a password.
 _NOT_AN_ADDRESS = (
