@@ -4,6 +4,7 @@ from tests.torture.catalogue import LOST, Control, Entry, workload
 from tests.torture.cluster.breaking import (
     DroppingRecipe,
     ForgetfulRecipe,
+    HastyClockJump,
     HastyRecipe,
     Unfenced,
     changed_to,
@@ -65,7 +66,7 @@ ENTRIES = (
     ),
     Entry(
         BrokerClockJump,
-        Control(lambda: BrokerClockJump(_HASTY), LOST),
+        Control(HastyClockJump, LOST),
         workloads=(StreamWorkload, QueueWorkload),
         rounds=_ROUNDS,
     ),

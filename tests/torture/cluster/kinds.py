@@ -107,6 +107,8 @@ class BrokerClockJump(ClusterKind):
     """The clock of one broker jumps by hours and days. Leases are of the clock of the database."""
 
     name = "cluster-clock-jump"
+    kills = 0.4
+    """How often the broker is killed then."""
 
     def node_recipe(self, place: Path, name: str, random: Random) -> NodeRecipe:
         ahead = place / f"ahead-{name}"
@@ -120,7 +122,7 @@ class BrokerClockJump(ClusterKind):
         arena.recorder.fault(f"clock of {name}")
         jump(ahead, arena.random.choice(JUMPS_MS))
         await arena.some_progress()
-        if arena.random.random() < 0.4:
+        if arena.random.random() < self.kills:
             await arena.kill_node(name)
         await arena.progress(AFTERWARDS)
 

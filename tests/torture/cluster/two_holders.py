@@ -58,6 +58,7 @@ class TwoHolders(ClusterKind):
         arena = super().arena(place, workload, recorder, random)
         if not self._is_checked:
             arena.began = partial(remove_check_of_the_lease, arena)
+            arena.is_pinned = True  # so that each coordinator has clients
         return arena
 
     async def strike(self, arena: ClusterArena) -> None:

@@ -38,6 +38,7 @@ class Unfenced(NetworkKind):
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
         arena = super().arena(place, workload, recorder, random)
         arena.began = partial(remove_check_of_the_lease, arena)
+        arena.is_pinned = True  # so that each coordinator has clients
         return arena
 
 

@@ -74,9 +74,9 @@ ENTRIES = (
         ),
         lying=True,
     ),
-    _entry("net-clock", [JumpedClock()], _hasty(JumpedClock())),
+    _entry("net-clock", [JumpedClock()], _hasty(JumpedClock(kills=1.0))),
     _entry("rolling", [RollingRestart()], _hasty(RollingRestart(gently=False))),
-    _entry("net-mixed", _ALL, _hasty(*_OF_BROKERS), lying=True),
+    _entry("net-mixed", _ALL, _hasty(KilledBroker(), RollingRestart(gently=False)), lying=True),
 )
 MEMBER_CONTROLS = {
     "blind": Control(lambda: kind("blind", KilledBroker(), change=changed_to(BlindRecipe)), "NotVisible"),

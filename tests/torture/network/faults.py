@@ -183,6 +183,10 @@ class JumpedClock:
 
     name = "clock jump"
 
+    def __init__(self, *, kills: float = 0.4) -> None:
+        """`kills` is how often the broker is killed then."""
+        self._kills = kills
+
     async def strike(self, arena: NetworkArena) -> None:
         name = await _broker(arena)
         ahead = arena.recipes[name].ahead
@@ -190,7 +194,7 @@ class JumpedClock:
         arena.recorder.fault(f"clock of {name}")
         jump(ahead, arena.random.choice(JUMPS_MS))
         await arena.some_progress()
-        if arena.random.random() < 0.4:
+        if arena.random.random() < self._kills:
             await arena.kill_node(name)
 
 
