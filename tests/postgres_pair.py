@@ -14,7 +14,8 @@ import psycopg
 from tests.directories import IN_MEMORY
 from tests.postgres import LOOPBACK, PostgresServer, as_server_user, free_port, need_postgres
 
-_OPTIONS = ("fsync=off", "wal_keep_size=64MB", "hot_standby=on")
+_OPTIONS = ("fsync=off", "wal_keep_size=64MB", "hot_standby=on", "max_connections=100")
+"""As many connections as usual: sessions of a broker that is cut off stay for some seconds."""
 _SYNC_SECONDS = 30
 
 

@@ -142,14 +142,21 @@ def _schedule(
 
 
 def _campaign(
-    kind: Kind, workload: MakeWorkload, rounds: int, seed: int, on_round: Callable[[], bool], name: str = ""
+    kind: Kind,
+    workload: MakeWorkload,
+    rounds: int,
+    seed: int,
+    *,
+    name: str,
+    is_good: Callable[[Verdict], bool],
+    on_round: Callable[[], bool] = lambda: True,
 ) -> Verdict:
-    """Under `name` whatever was found is kept."""
+    """A campaign that is not good is kept under `name`."""
     place = Path(tempfile.mkdtemp(prefix="posthouse-torture-"))
     campaign = run_campaign(kind, workload, place, rounds=rounds, seed=seed, on_round=on_round)
     try:
         verdict = asyncio.run(campaign)
-        if name and verdict.anomalies:
+        if not is_good(verdict):
             _keep(verdict, kind.plain_recipe(place).log, name)
         return verdict
     finally:
@@ -164,14 +171,24 @@ def _keep(verdict: Verdict, log: Path, name: str) -> None:
         shutil.copy(log, FAILURES / f"{name}.log")
 
 
+def _where(name: str) -> str:
+    return f"see {FAILURES / name}.jsonl, .txt and .log"
+
+
 def _try_control(entry: Entry, run: Run, progress: Progress) -> None:
     """Break a promise on purpose; who finds nothing then finds nothing ever."""
     control, found = entry.control, ""
     for seed in range(CONTROL_SEED, CONTROL_SEED + CHANCES):
-        verdict = _campaign(control.make(), control.workload, control.rounds, seed, lambda: True)
+        name = f"{entry.name}-control-{seed}"
+        verdict = _campaign(
+            *(control.make(), control.workload, control.rounds, seed),
+            name=name,
+            is_good=lambda verdict: bool(control.found_in(verdict.anomalies)),
+        )
         found = control.found_in(verdict.anomalies)
         if found:
             break
+        progress.say(f"{name}: found nothing in {verdict.rounds} rounds, {_where(name)}")
     run.of(entry.name).control = found
     progress.say(f"{entry.name}: control {f'caught ({found})' if found else 'MISSED'}")
 
@@ -179,7 +196,12 @@ def _try_control(entry: Entry, run: Run, progress: Progress) -> None:
 def _torture(entry: Entry, rounds: int, seed: int, run: Run, progress: Progress) -> None:
     workload = entry.workloads[seed % len(entry.workloads)]
     name = f"{entry.name}-{seed}"
-    verdict = _campaign(entry.make(), workload, rounds, seed, lambda: progress.round(entry.name), name)
+    verdict = _campaign(
+        *(entry.make(), workload, rounds, seed),
+        name=name,
+        is_good=lambda verdict: not verdict.anomalies,
+        on_round=lambda: progress.round(entry.name),
+    )
     figures = run.of(entry.name)
     figures.campaigns += 1
     figures.rounds += verdict.rounds
@@ -189,9 +211,7 @@ def _torture(entry: Entry, rounds: int, seed: int, run: Run, progress: Progress)
     figures.seconds += verdict.seconds
     progress.campaign(entry.name)
     if verdict.anomalies:
-        progress.say(
-            f"{name}: {len(verdict.anomalies)} anomalies, see {FAILURES / name}.jsonl, .txt and .log"
-        )
+        progress.say(f"{name}: {len(verdict.anomalies)} anomalies, {_where(name)}")
         for anomaly in verdict.anomalies[:5]:
             progress.say(f"  {anomaly}")
 

@@ -31,7 +31,9 @@ from tests.served import on_any_port
 
 JOURNAL_BYTES = 48 * 1024
 """So small that there are several checkpoints in every round."""
-START_SECONDS = 30.0
+START_SECONDS = 60.0
+_STOP_SECONDS = 60.0
+"""Only a broker that hangs needs so long, however busy the machine is."""
 REFUSED_TO_START = "the broker cannot start"
 """What its log says where it had a reason of its own; without it, it fell over."""
 
@@ -164,7 +166,7 @@ class BrokerProcess:
     async def stop(self) -> None:
         """Let it end in good order."""
         self._process.terminate()
-        if not await self.ended(20.0):
+        if not await self.ended(_STOP_SECONDS):
             self.kill()
             raise AssertionError("the broker does not stop")
 
@@ -201,7 +203,10 @@ def _live(recipe: Recipe, ready: Connection) -> None:
     """The new process, from its first line to its last. It does not outlive those who started it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     logging.basicConfig(
-        filename=recipe.log, level=logging.WARNING, format="%(levelname)s %(name)s %(message)s", force=True
+        filename=recipe.log,
+        level=logging.WARNING,
+        format="%(levelname)s %(asctime)s %(process)d %(name)s %(message)s",
+        force=True,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:

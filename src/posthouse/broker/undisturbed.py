@@ -23,5 +23,7 @@ async def undisturbed(work: asyncio.Future[T]) -> T:
 def _left_alone(work: asyncio.Future[T]) -> None:
     """Takes note of the error: asyncio would report one that nobody has asked for, with a traceback."""
     error = None if work.cancelled() else work.exception()
-    if error is not None and not isinstance(error, PosthouseError):
-        log.error("work that was begun for a client failed", exc_info=error)
+    if isinstance(error, PosthouseError):
+        log.info("work for a client that has disconnected failed: %s", error)
+    elif error is not None:
+        log.error("work for a client that has disconnected failed", exc_info=error)

@@ -54,4 +54,17 @@ class HastyCall(CommitCall):
 
 
 class VeryHastyCall(HastyCall):
+    """Nor does it notice that the database does not have what it answered: it would stop the cluster."""
+
     seconds_ahead = 0.05
+
+    async def open(self) -> None:
+        self._last.number = 0
+        await super().open()
+
+    async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
+        self._last.number = 0
+        return await super()._resolve(error, on_away)
+
+    async def _record_loss(self, last: int | None) -> None:
+        """No-op."""

@@ -1,12 +1,17 @@
 """Objects that nothing uses any more are deleted, and no others."""
 
+import asyncio
+
 import pytest
 
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.storage.shared.database import LeaseLost
 from posthouse.storage.shared.housekeeping.garbage import Garbage, GarbageSettings
 from posthouse.storage.shared.housekeeping.housekeeping_metrics import HousekeepingMetrics
+from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.shared.objects.names import ObjectNames, hour_prefix
+from posthouse.storage.shared.objects.store import ObjectsAway
+from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.storage.shared.shared_logs import SharedLogs
 from tests.storage.shared.test_consolidation import consolidation, fill
 
@@ -91,6 +96,51 @@ async def test_a_row_for_an_object_of_long_ago_is_refused(logs: SharedLogs) -> N
     await logs.connection.execute(insert, [young])
     with pytest.raises(Exception, match="uploaded too long ago"):
         await logs.connection.execute(insert, [names.new()])
+
+
+async def sweep_from(logs: SharedLogs, hours: int) -> str:
+    """Search for orphans from so many hours ago on; returns the prefix of the keys of that hour."""
+    await logs.connection.execute(
+        "INSERT INTO sweep VALUES ('orphans', date_trunc('hour', now(), 'UTC') - make_interval(hours => %s))",
+        [hours],
+    )
+    return hour_prefix(SystemClock().now_ms() - hours * HOUR_MS)
+
+
+def faulty_garbage(logs: SharedLogs, objects: FaultyObjectStore) -> Garbage:
+    return Garbage(logs.connect, objects, logs.lease, HousekeepingMetrics(), AT_ONCE)
+
+
+async def test_commits_go_on_during_a_slow_listing(logs: SharedLogs) -> None:
+    [log] = await logs.create()
+    old = await sweep_from(logs, 26)
+    objects = FaultyObjectStore(MemoryObjectStore(SystemClock()))
+    orphans = [f"{old}/{number}" for number in range(5)]
+    for key in orphans:
+        await objects.put(key, b"?")
+    objects.fail(Fault.SLOW_LIST, "list", for_ever=True)
+    objects.gate.clear()
+    collecting = asyncio.create_task(faulty_garbage(logs, objects).run_once())
+    while not objects.calls["list"]:
+        await asyncio.sleep(0.01)
+    await fill(logs, log, 3)
+    assert not collecting.done()
+    objects.gate.set()
+    await collecting
+    assert [each async for each in objects.list("")] == []
+    await logs.check()
+
+
+async def test_a_listing_that_fails_is_repeated(logs: SharedLogs) -> None:
+    old = await sweep_from(logs, 26)
+    objects = FaultyObjectStore(MemoryObjectStore(SystemClock()))
+    await objects.put(f"{old}/orphan", b"?")
+    objects.fail(Fault.FAIL, "list")
+    with pytest.raises(ObjectsAway):
+        await faulty_garbage(logs, objects).run_once()
+    assert len([each async for each in objects.list("")]) == 1
+    await faulty_garbage(logs, objects).run_once()
+    assert [each async for each in objects.list("")] == []
 
 
 async def test_a_broker_without_the_lease_forgets_nothing(logs: SharedLogs) -> None:

@@ -168,6 +168,49 @@ async def test_a_transaction_that_is_aborted_later_is_not_shown(
         await member.close()
 
 
+async def test_a_transaction_that_is_aborted_before_the_offset_is_not_shown_to_an_earlier_reader(
+    cold: SharedStorage,
+) -> None:
+    """What a reader behind it has found is remembered for the whole piece, in which it lies."""
+    topic = make_topic()
+    await cold.create_topics([topic])
+    partition = topic.partition(0)
+    aborted = put(partition, (b"k", b"aborted"), writer=Writer(1, 0))
+    await cold.commit(
+        [aborted, marker(partition, 1, commit=False), put(partition, (b"k", b"last"))],
+    )
+    queries = Queries(cold)
+    later = await cold.read(partition, 2, 2**20, stable_only=True)
+    assert committed_in(later) == {2: b"last"}
+    earlier = await cold.read(partition, 0, 2**20, stable_only=True)
+    assert committed_in(earlier) == {2: b"last"}
+    assert queries.count == 1, "the second read is to use what the first has found"
+
+
+async def test_what_was_not_decided_when_it_was_found_is_looked_for_again(
+    cold: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """The open transaction is in the same piece as what was decided, and is aborted later."""
+    topic = make_topic()
+    await cold.create_topics([topic])
+    partition = topic.partition(0)
+    await cold.commit(
+        [put(partition, (b"k", b"plain")), put(partition, (b"k", b"aborted"), writer=Writer(1, 0))]
+    )
+    member = await make_member(database, objects, clock, tail_bytes=0)
+    await member.open()
+    try:
+        both = len((await member.read(partition, 0, 2**20)).data)
+        first = await member.read(partition, 0, 2**20, stable_only=True)
+        assert committed_in(first) == {0: b"plain"}
+        await cold.commit([marker(partition, 1, commit=False)])
+        await member.refresh([partition])
+        again = await member.read(partition, 0, both, stable_only=True)
+        assert len(again.data) == both and committed_in(again) == {0: b"plain"}
+    finally:
+        await member.close()
+
+
 async def test_a_trim_at_another_broker_is_noticed(
     cold: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:

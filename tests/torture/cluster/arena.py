@@ -99,6 +99,13 @@ class ClusterArena(Arena):
             assert time.monotonic() < deadline, "no broker takes over"
             await asyncio.sleep(0.05)
 
+    async def replaced(self, name: str) -> None:
+        """Wait until another broker serves."""
+        deadline = time.monotonic() + HOLDER_SECONDS
+        while await self._asked_holder() in (None, name):
+            assert time.monotonic() < deadline, f"no broker takes over from {name}"
+            await asyncio.sleep(0.05)
+
     async def _asked_holder(self) -> str | None:
         row = await self._asked(_HOLDER)
         return None if row is None or row[0] not in self.nodes else str(row[0])

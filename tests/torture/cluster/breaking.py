@@ -16,10 +16,13 @@ from posthouse.storage.shared.objects.store import Buffer
 from posthouse.storage.shared.stores import SharedStores
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall
 from tests.torture.cluster.arena import ClusterArena
-from tests.torture.cluster.kinds import BrokerPause
+from tests.torture.cluster.kinds import BrokerClockJump, BrokerPause
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
+
+BOTH_WRITE = 200
+"""Acknowledgements after which two coordinators have contradicted each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +85,22 @@ async def _renewed(lease: Lease) -> bool:
     return True
 
 
+class HastyClockJump(BrokerClockJump):
+    """What was acknowledged too early is lost only with the broker."""
+
+    kills = 1.0
+
+    def __init__(self) -> None:
+        super().__init__(changed_to(HastyRecipe))
+
+
 class Unfenced(BrokerPause):
-    """The database does not check the lease either: both brokers write."""
+    """The database does not check the lease either: both brokers write. Only the first coordinator can be
+    replaced: it believes for ever that it is one. So the first round must strike it."""
 
     beyond_lease = (1.5,)
+    of_holder = 1.0
+    afterwards = BOTH_WRITE
 
     def __init__(self) -> None:
         super().__init__(changed_to(StubbornRecipe))
@@ -93,6 +108,7 @@ class Unfenced(BrokerPause):
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> ClusterArena:
         arena = super().arena(place, workload, recorder, random)
         arena.began = partial(remove_check_of_the_lease, arena)
+        arena.is_pinned = True  # so that each coordinator has clients
         return arena
 
 

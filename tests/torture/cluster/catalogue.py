@@ -4,6 +4,7 @@ from tests.torture.catalogue import LOST, Control, Entry, workload
 from tests.torture.cluster.breaking import (
     DroppingRecipe,
     ForgetfulRecipe,
+    HastyClockJump,
     HastyRecipe,
     Unfenced,
     changed_to,
@@ -17,6 +18,8 @@ from tests.torture.cluster.kinds import (
     DatabaseKill,
     ObjectFaults,
 )
+from tests.torture.cluster.two_holders import TwoHolders
+from tests.torture.everything import Everything
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
@@ -24,6 +27,8 @@ ON_OBJECTS = workload(latency="object")
 _ALL = (StreamWorkload, QueueWorkload, ON_OBJECTS)
 _ROUNDS = 10
 _HASTY = changed_to(HastyRecipe)
+BOTH_WRITE = f"precommitted read|poll skip|went back|ack came back|lost message|{LOST}"
+"""What two coordinators do to transactions, offsets of groups, and queues."""
 _REPEATED = "more than once|and also at|precommitted read"
 """What a commit that counts twice does: records are there twice, or a transaction ends too early."""
 
@@ -31,7 +36,13 @@ ENTRIES = (
     Entry(BrokerKill, Control(lambda: BrokerKill(_HASTY), LOST), workloads=_ALL, rounds=_ROUNDS),
     Entry(
         BrokerPause,
-        Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}"),
+        Control(Unfenced, BOTH_WRITE, Everything),
+        workloads=_ALL,
+        rounds=_ROUNDS,
+    ),
+    Entry(
+        TwoHolders,
+        Control(lambda: TwoHolders(is_checked=False), BOTH_WRITE, Everything),
         workloads=_ALL,
         rounds=_ROUNDS,
     ),
@@ -55,7 +66,7 @@ ENTRIES = (
     ),
     Entry(
         BrokerClockJump,
-        Control(lambda: BrokerClockJump(_HASTY), LOST),
+        Control(HastyClockJump, LOST),
         workloads=(StreamWorkload, QueueWorkload),
         rounds=_ROUNDS,
     ),

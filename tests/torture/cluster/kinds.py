@@ -12,14 +12,14 @@ from tests.torture.kinds.clock_jump import JUMPS_MS, jump, make_exact
 
 _OF_HOLDER = 0.7
 """How often a fault strikes the broker that serves, and not the standby."""
-_AFTERWARDS = 20
+AFTERWARDS = 20
 """Acknowledgements after a fault: clients go on, whatever has happened."""
 
 
-async def victim(arena: ClusterArena) -> str:
+async def victim(arena: ClusterArena, of_holder: float = _OF_HOLDER) -> str:
     await arena.ensure_running()
     await arena.some_progress()
-    is_holder = arena.random.random() < _OF_HOLDER
+    is_holder = arena.random.random() < of_holder
     return await (arena.holder() if is_holder else arena.standby())
 
 
@@ -28,7 +28,7 @@ class BrokerKill(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         await arena.kill_node(await victim(arena))
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class BrokerPause(ClusterKind):
@@ -37,9 +37,11 @@ class BrokerPause(ClusterKind):
     name = "cluster-pause"
     beyond_lease: tuple[float, ...] = (-1.0, 0.5, 1.5)
     """Seconds. The shortest pause ends before the lease does."""
+    of_holder = _OF_HOLDER
+    afterwards = AFTERWARDS
 
     async def strike(self, arena: ClusterArena) -> None:
-        name = await victim(arena)
+        name = await victim(arena, self.of_holder)
         node = arena.nodes[name]
         arena.recorder.fault(f"pause {name}")
         node.pause()
@@ -47,7 +49,7 @@ class BrokerPause(ClusterKind):
             await asyncio.sleep(TIMES.seconds + arena.random.choice(self.beyond_lease))
         finally:
             node.resume()
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(self.afterwards)
 
 
 class DatabaseKill(ClusterKind):
@@ -69,7 +71,7 @@ class DatabaseKill(ClusterKind):
             self.pair.primary.kill()
             await asyncio.sleep(seconds)
             await asyncio.to_thread(self.pair.primary.start)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class DatabaseFailover(ClusterKind):
@@ -82,7 +84,7 @@ class DatabaseFailover(ClusterKind):
         await arena.some_progress()
         arena.recorder.fault("failover of the database")
         await asyncio.to_thread(self.pair.fail_over)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class ObjectFaults(ClusterKind):
@@ -98,13 +100,15 @@ class ObjectFaults(ClusterKind):
         arena.recorder.fault("object store")
         if arena.random.random() < 0.5:
             await arena.kill_node(name)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class BrokerClockJump(ClusterKind):
     """The clock of one broker jumps by hours and days. Leases are of the clock of the database."""
 
     name = "cluster-clock-jump"
+    kills = 0.4
+    """How often the broker is killed then."""
 
     def node_recipe(self, place: Path, name: str, random: Random) -> NodeRecipe:
         ahead = place / f"ahead-{name}"
@@ -118,9 +122,9 @@ class BrokerClockJump(ClusterKind):
         arena.recorder.fault(f"clock of {name}")
         jump(ahead, arena.random.choice(JUMPS_MS))
         await arena.some_progress()
-        if arena.random.random() < 0.4:
+        if arena.random.random() < self.kills:
             await arena.kill_node(name)
-        await arena.progress(_AFTERWARDS)
+        await arena.progress(AFTERWARDS)
 
 
 class AllFaults(BrokerClockJump):

@@ -13,6 +13,7 @@ from tests.torture.catalogue import CHANCES, CONTROL_SEED
 from tests.torture.cluster.catalogue import BY_NAME, ON_OBJECTS
 from tests.torture.cluster.cutting import DatabaseCut
 from tests.torture.cluster.kinds import AllFaults
+from tests.torture.cluster.two_holders import TwoHolders
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
@@ -42,14 +43,16 @@ async def test_every_fault_once_in_turn(workload: MakeWorkload, place: Path) -> 
 
 
 @cluster_only
-async def test_connections_to_the_database_that_break(place: Path) -> None:
-    await _nothing_is_broken(DatabaseCut(), StreamWorkload, place, 2)
+@pytest.mark.parametrize("kind", [DatabaseCut, TwoHolders], ids=lambda kind: kind.name)
+async def test_faults_that_need_brokers_of_their_own(kind: type[Kind], place: Path) -> None:
+    await _nothing_is_broken(kind(), StreamWorkload, place, 2)
 
 
 @cluster_only
-async def test_a_promise_broken_on_purpose_is_found(place: Path) -> None:
-    """Commits without an id. `make torture-cluster` tries the control of every kind."""
-    control = BY_NAME[DatabaseCut.name].control
+@pytest.mark.parametrize("name", [DatabaseCut.name, TwoHolders.name])
+async def test_a_promise_broken_on_purpose_is_found(name: str, place: Path) -> None:
+    """`make torture-cluster` tries the control of every kind."""
+    control = BY_NAME[name].control
     for seed in range(CONTROL_SEED, CONTROL_SEED + CHANCES):
         verdict = await run_campaign(control.make(), control.workload, place / str(seed), rounds=2, seed=seed)
         if control.found_in(verdict.anomalies):

@@ -12,7 +12,12 @@ from posthouse.storage.log_news import LogNews
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.stores import SharedStores
-from tests.torture.cluster.breaking import StubbornRecipe, changed_to, remove_check_of_the_lease
+from tests.torture.cluster.breaking import (
+    BOTH_WRITE,
+    StubbornRecipe,
+    changed_to,
+    remove_check_of_the_lease,
+)
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.network.arena import NetworkArena
 from tests.torture.network.faults import KilledBroker, PausedBroker
@@ -27,11 +32,13 @@ class Unfenced(NetworkKind):
     """A broker that was paused does not learn that it has lost its lease, and the database does not check."""
 
     def __init__(self) -> None:
-        super().__init__("unfenced", [PausedBroker(_PAUSES)], changed_to(StubbornRecipe))
+        pause = PausedBroker(_PAUSES, of_holder=1.0, afterwards=BOTH_WRITE)
+        super().__init__("unfenced", [pause], changed_to(StubbornRecipe))
 
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
         arena = super().arena(place, workload, recorder, random)
         arena.began = partial(remove_check_of_the_lease, arena)
+        arena.is_pinned = True  # so that each coordinator has clients
         return arena
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.torture.campaign import Kind, MakeWorkload
 from tests.torture.catalogue import LOST, Control, Entry
 from tests.torture.cluster.breaking import DroppingRecipe, HastyRecipe, changed_to
-from tests.torture.cluster.catalogue import ON_OBJECTS
+from tests.torture.cluster.catalogue import BOTH_WRITE, ON_OBJECTS
 from tests.torture.cluster.kind import Change, unchanged
 from tests.torture.everything import Everything
 from tests.torture.network.arena import DATABASE
@@ -59,7 +59,7 @@ _ALL = (*_OF_BROKERS, *_OF_LINKS, *_OF_DATABASE, StoreAway())
 
 ENTRIES = (
     _entry("net-kill", [KilledBroker()], _hasty(KilledBroker())),
-    _entry("net-pause", [PausedBroker()], Control(Unfenced, f"precommitted read|poll skip|went back|{LOST}")),
+    _entry("net-pause", [PausedBroker()], Control(Unfenced, BOTH_WRITE, Everything)),
     _entry("net-cut", [CutLink(), IsolatedBroker()], _hasty(_CUT_FROM_DATABASE)),
     _entry("net-one-way", [CutLink(one_way=True)], _hasty(_DEAF_DATABASE)),
     _entry("net-slow", [SlowLink()], _hasty(SlowLink(), KilledBroker())),
@@ -74,9 +74,9 @@ ENTRIES = (
         ),
         lying=True,
     ),
-    _entry("net-clock", [JumpedClock()], _hasty(JumpedClock())),
+    _entry("net-clock", [JumpedClock()], _hasty(JumpedClock(kills=1.0))),
     _entry("rolling", [RollingRestart()], _hasty(RollingRestart(gently=False))),
-    _entry("net-mixed", _ALL, _hasty(*_OF_BROKERS), lying=True),
+    _entry("net-mixed", _ALL, _hasty(KilledBroker(), RollingRestart(gently=False)), lying=True),
 )
 MEMBER_CONTROLS = {
     "blind": Control(lambda: kind("blind", KilledBroker(), change=changed_to(BlindRecipe)), "NotVisible"),

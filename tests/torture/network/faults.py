@@ -24,8 +24,8 @@ class NetworkFault(Protocol):
     async def strike(self, arena: NetworkArena) -> None: ...
 
 
-async def _broker(arena: NetworkArena) -> str:
-    is_holder = arena.random.random() < _OF_HOLDER
+async def _broker(arena: NetworkArena, of_holder: float = _OF_HOLDER) -> str:
+    is_holder = arena.random.random() < of_holder
     return await (arena.holder() if is_holder else arena.standby())
 
 
@@ -41,17 +41,27 @@ class PausedBroker:
 
     name = "pause"
 
-    def __init__(self, seconds: Sequence[float] = (TIMES.seconds - 1.0, _BEYOND_LEASE)) -> None:
+    def __init__(
+        self,
+        seconds: Sequence[float] = (TIMES.seconds - 1.0, _BEYOND_LEASE),
+        *,
+        of_holder: float = _OF_HOLDER,
+        afterwards: int = 0,
+    ) -> None:
+        """`afterwards` are more acknowledgements after it, for controls."""
         self._seconds = seconds
+        self._of_holder = of_holder
+        self._afterwards = afterwards
 
     async def strike(self, arena: NetworkArena) -> None:
-        name = await _broker(arena)
+        name = await _broker(arena, self._of_holder)
         arena.recorder.fault(f"pause {name}")
         arena.nodes[name].pause()
         try:
             await asyncio.sleep(arena.random.choice(self._seconds))
         finally:
             arena.nodes[name].resume()
+        await arena.progress(self._afterwards)
 
 
 class CutLink:
@@ -173,6 +183,10 @@ class JumpedClock:
 
     name = "clock jump"
 
+    def __init__(self, *, kills: float = 0.4) -> None:
+        """`kills` is how often the broker is killed then."""
+        self._kills = kills
+
     async def strike(self, arena: NetworkArena) -> None:
         name = await _broker(arena)
         ahead = arena.recipes[name].ahead
@@ -180,7 +194,7 @@ class JumpedClock:
         arena.recorder.fault(f"clock of {name}")
         jump(ahead, arena.random.choice(JUMPS_MS))
         await arena.some_progress()
-        if arena.random.random() < 0.4:
+        if arena.random.random() < self._kills:
             await arena.kill_node(name)
 
 

@@ -19,6 +19,12 @@ SCOPE_NEEDED = "PH006"
 COMMITS_LOST = "PH007"
 
 _CONNECT_SECONDS = 3
+_KEEPALIVES_IDLE_SECONDS = 5
+_KEEPALIVES_INTERVAL_SECONDS = 2
+_KEEPALIVES = 2
+_SERVER_SECONDS = 20
+"""How long the server keeps the sessions of a broker that was cut off; by default it does for two hours.
+Longer than a broker takes to read an answer."""
 _PORTS = re.compile("[0-9,]*")
 # The address and libpq's words about it may contain parts of a password.
 _NOT_AN_ADDRESS = (
@@ -67,14 +73,16 @@ class Database:
         options = (
             f"-c statement_timeout={milliseconds} -c lock_timeout={int(lock_seconds * 1000)} "
             f"-c idle_in_transaction_session_timeout={milliseconds} -c search_path={SCHEMA} "
-            "-c synchronous_commit=on -c jit=off"
+            "-c synchronous_commit=on -c jit=off "
+            f"-c tcp_user_timeout={_SERVER_SECONDS * 1000} -c tcp_keepalives_idle={_KEEPALIVES_IDLE_SECONDS} "
+            f"-c tcp_keepalives_interval={_KEEPALIVES_INTERVAL_SECONDS} -c tcp_keepalives_count={_KEEPALIVES}"
         )
         defaults: dict[str, Any] = {
             "connect_timeout": _CONNECT_SECONDS,
             "tcp_user_timeout": milliseconds,
-            "keepalives_idle": 5,
-            "keepalives_interval": 2,
-            "keepalives_count": 2,
+            "keepalives_idle": _KEEPALIVES_IDLE_SECONDS,
+            "keepalives_interval": _KEEPALIVES_INTERVAL_SECONDS,
+            "keepalives_count": _KEEPALIVES,
             "target_session_attrs": "read-write",
         }
         given_options = f"{given.pop('options', '')} {options}".strip()

@@ -59,7 +59,8 @@ LEFT JOIN object o ON o.id = p.object
 WHERE l.id = %(log)s AND NOT l.deleted
 ORDER BY p.base
 """
-# The index on boxes finds the transactions that reach into the pieces, among all that the log has.
+# The index on boxes finds the transactions that reach into the pieces, among all that the log has. The first
+# piece counts as a whole: what is found is remembered, also for readers at an earlier offset of that piece.
 # One statement, so that both are of one moment: compaction removes a transaction from `aborted` once none of
 # its records is left.
 _PIECES_AND_ABORTED = f"""
@@ -71,8 +72,8 @@ SELECT NULL, NULL, NULL, a.first, a.last, a.producer, NULL, NULL, NULL, NULL, NU
 FROM aborted a
 WHERE a.log = %(log)s
   AND box(point(a.log, a.first), point(a.log, a.last)) && (
-      SELECT box(point(%(log)s, %(offset)s), point(%(log)s, max(last)))
-      FROM (SELECT last, sum(size) OVER (ORDER BY base) - size AS before FROM found) AS counted
+      SELECT box(point(%(log)s, min(base)), point(%(log)s, max(last)))
+      FROM (SELECT base, last, sum(size) OVER (ORDER BY base) - size AS before FROM found) AS counted
       WHERE before < %(bytes)s)
 """
 

@@ -172,6 +172,8 @@ class Reads:
                     if chunk is None:
                         break
                     attempts = 0
+                    if aborted is not None and chunk.next > limit:
+                        chunk = _below(chunk, limit)  # what follows was not decided when this was found
                     yield chunk
                     offset = chunk.next
                 else:
@@ -296,6 +298,14 @@ def _from_tail(log: SharedLog, offset: int, end: int, max_bytes: int, at_least_o
         found.append(batch)
         room -= batch.header.length
     return found
+
+
+def _below(chunk: CheckedBatches, limit: int) -> CheckedBatches:
+    """The batches of the chunk before `limit`, at which a batch begins."""
+    for position, header in iter_headers(chunk.data):
+        if header.base_offset >= limit:
+            return CheckedBatches(memoryview(chunk.data)[:position], chunk.base, limit)
+    return chunk
 
 
 def _joined(chunks: Sequence[Readable]) -> Readable:
