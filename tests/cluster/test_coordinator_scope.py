@@ -38,7 +38,7 @@ from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.spaces import Space
 from tests.certificates import Authority
 from tests.cluster.cuttable import CuttableDatabase
-from tests.cluster.nodes import coordinates, node, nodes, until
+from tests.cluster.nodes import CALM, coordinates, node, nodes, until
 from tests.protocols.kafka.transactional_wire import TransactionalWire
 from tests.protocols.kafka.wire import Wire, create_topic_request, fetch_request, produce_request
 
@@ -134,7 +134,7 @@ async def test_connections_of_kafka_clients_survive_that_the_coordinator_moves(
     caplog.set_level(logging.INFO)
     settings, context = tls_of(tmp_path)
     listener, tls = ("kafka_tls", context) if has_tls else ("kafka", None)
-    async with nodes(url, "a", "b", "c", **settings) as made, AsyncExitStack() as stack:
+    async with nodes(url, "a", "b", "c", times=CALM, **settings) as made, AsyncExitStack() as stack:
         await know_each_other(made)
 
         async def connected(each: Node) -> Wire:
@@ -202,7 +202,7 @@ async def alive(made: list[Node], *kinds: type[object]) -> list[int]:
 
 
 async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> None:
-    async with nodes(url, "a", "b") as made, AsyncExitStack() as stack:
+    async with nodes(url, "a", "b", times=CALM) as made, AsyncExitStack() as stack:
         await know_each_other(made)
         first, second = made
         wires = [await stack.enter_async_context(Wire(str(each.listeners["kafka"]))) for each in made]

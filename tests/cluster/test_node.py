@@ -22,7 +22,7 @@ from posthouse.storage.shared.database import Database, DatabaseAway
 from posthouse.storage.shared.membership.cluster_control import DatabaseControl
 from posthouse.storage.spaces import Space
 from tests.cluster.holders import coordinator, fence
-from tests.cluster.nodes import coordinates, is_closed, node, nodes, until
+from tests.cluster.nodes import CALM, coordinates, is_closed, node, nodes, until
 from tests.postgres import PostgresServer
 
 Sql = psycopg.Connection[tuple[object, ...]]
@@ -54,11 +54,11 @@ async def test_a_client_goes_on_when_the_holder_changes(url: str) -> None:
 
 
 async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
-    async with nodes(url, "a", "b", "c") as (first, *others):
+    async with nodes(url, "a", "b", "c", times=CALM) as (first, *others):
         await until(lambda: len(others[0].view.brokers) == 3)
         await first.stop()
         address = others[0].listeners["admin"]
-        async with httpx.AsyncClient(timeout=15) as http:
+        async with httpx.AsyncClient(timeout=30) as http:
             answer = await http.get(f"http://{address}/v1/topics")
         assert answer.status_code == 200
         await until(lambda: sum(each.role is Role.COORDINATOR for each in others) == 1)
