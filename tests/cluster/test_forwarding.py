@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pika
@@ -152,7 +153,7 @@ async def test_requests_that_come_in_pieces_find_their_broker(url: str, first: i
 async def test_kafka_with_tls_at_a_member(url: str, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     identity = authority.issue()
-    settings = {
+    settings: dict[str, Any] = {
         "kafka_tls": Address("127.0.0.1", 0),
         "tls_certificate": identity.certificate,
         "tls_key": identity.key,
@@ -217,7 +218,7 @@ async def test_a_login_through_a_member(url: str, tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret-of-admin")
     password.chmod(0o600)
-    settings = {"authentication": Authentication.REQUIRED, "admin_password_file": password}
+    settings: dict[str, Any] = {"authentication": Authentication.REQUIRED, "admin_password_file": password}
     async with nodes(url, "a", "b", **settings) as (_, member):
         address = member.listeners["amqp"]
         reader, writer = await asyncio.open_connection(address.host, address.port)
