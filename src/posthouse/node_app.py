@@ -35,7 +35,7 @@ class NodeApp:
     """Started once, stopped once."""
 
     def __init__(self, node: NodeContext, scopes: Scopes, keeper: ScopeKeeper, campaign: Campaign) -> None:
-        """While it serves, the `keeper` gives it scopes of groups."""
+        """While it serves, the `keeper` gives it scopes of groups and housekeeping."""
         self._node = node
         self._lease = scopes.lease
         self._keeper = keeper
@@ -104,7 +104,7 @@ class NodeApp:
     def keep_scopes(self) -> None:
         """Once the registry says that this broker is ready."""
         self._keeping = [
-            asyncio.create_task(self._keeper.run(self._broker, self._node.registry), name="scopes of groups"),
+            asyncio.create_task(self._keeper.run(self._broker, self._node.registry), name="spread scopes"),
             asyncio.create_task(self._coordinator.run(), name="scope coordinator"),
         ]
 

@@ -41,7 +41,7 @@ class NodeLife:
         self.scopes: Scopes | None = None
         """While this broker has a lease."""
         self.keeper: ScopeKeeper | None = None
-        """Of the scopes of groups, while this broker has a lease."""
+        """Of the scopes of groups and housekeeping, while this broker has a lease."""
         self.settled = asyncio.Event()
         """Clients were accepted, or an operator has to decide before they are."""
 
