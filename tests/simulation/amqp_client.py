@@ -11,12 +11,13 @@ from tests.simulation.machine import AMQP_PORT
 from tests.wire.amqp import Content
 
 CHANNEL = 1
+LOCAL = "127.0.0.1"
 FANOUT = "everywhere"
 
 
 class AmqpClient:
-    def __init__(self) -> None:
-        self._wire = AmqpWire(AMQP_PORT)
+    def __init__(self, host: str = LOCAL) -> None:
+        self._wire = AmqpWire(AMQP_PORT, host)
         self.arrived: list[Content] = []
         """Messages that came while an answer was waited for."""
 

@@ -91,7 +91,14 @@ class Consumer:
     def _note_watermarks(self, invoked: int, partition: Partition, found: Fetched) -> None:
         self.recorder.history.append(
             Watermarks(
-                self.process, invoked, self.recorder.now, partition, found.start, found.stable, found.end
+                self.process,
+                invoked,
+                self.recorder.now,
+                partition,
+                found.start,
+                found.stable,
+                found.end,
+                self.client.broker,
             )
         )
 

@@ -86,6 +86,8 @@ class KafkaClient:
     def __init__(self) -> None:
         self._wire: KafkaWire | None = None
         self.topics: dict[str, bytes] = {}
+        self.broker = ""
+        """Which of several was asked last."""
 
     def disconnect(self) -> None:
         if self._wire is not None:
@@ -105,7 +107,14 @@ class KafkaClient:
                 self._wire = await KafkaWire.connect(KAFKA_PORT)
         except Lost as error:
             return [error] * len(requests)
-        wire = self._wire
+        answers = await self.answers_of(self._wire, requests, answer)
+        if self._wire is not None and self._wire.lost is not None:
+            self._wire = None
+        return answers
+
+    async def answers_of(
+        self, wire: KafkaWire, requests: Sequence[Message], answer: type[T]
+    ) -> list[T | Lost]:
         deadline = asyncio.get_running_loop().call_later(SECONDS, wire.lose, "no answer in time")
         answers: list[T | Lost] = []
         for sent in [wire.send(request) for request in requests]:
@@ -113,8 +122,6 @@ class KafkaClient:
             assert isinstance(response, (answer, Lost))
             answers.append(response)
         deadline.cancel()
-        if wire.lost is not None:
-            self._wire = None
         return answers
 
     async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:

@@ -1,0 +1,177 @@
+"""What is done to a cluster, when and how often: all of it by the seed."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+
+from posthouse.model.scopes import COORDINATOR, GROUPS
+from tests.checker.history import Fault
+from tests.simulation.cluster.broker_host import BrokerHost
+from tests.simulation.cluster.database_server import DatabaseServer
+from tests.simulation.cluster.links import CLIENTS, DATABASE, Link, Links
+from tests.simulation.cluster.sockets import TcpNetwork
+from tests.simulation.recorder import Recorder
+
+LONGEST_DOWN = 6.0
+LONGEST_PAUSE = 9.0
+LONGEST_CUT = 9.0
+
+
+class ClusterFaults:
+    """Runs beside the clients, and puts everything right at the end."""
+
+    def __init__(
+        self,
+        brokers: Sequence[BrokerHost],
+        server: DatabaseServer,
+        network: TcpNetwork,
+        recorder: Recorder,
+        random: Random,
+        kinds: Sequence[str],
+    ) -> None:
+        self._brokers = brokers
+        self._server = server
+        self._network = network
+        self._links: Links = network.links
+        self._recorder = recorder
+        self._random = random
+        self._kinds = kinds
+        for each in brokers:
+            each.on_death = self._died
+
+    def _died(self, broker: BrokerHost, kind: str) -> None:
+        self._note(kind)
+        longest = 1.0 if kind == "failed start" else LONGEST_DOWN
+        delay = self._random.random() ** 2 * longest
+        world = broker.world
+        world.schedule(world.now_ns + int(delay * 1e9), lambda: self._boot(broker))
+
+    def _boot(self, broker: BrokerHost) -> None:
+        if broker.node is None:
+            broker.boot()
+
+    def _note(self, kind: str) -> None:
+        self._recorder.history.append(Fault(self._recorder.now, kind))
+
+    async def run(self, count: int, longest_wait: float) -> None:
+        for _ in range(count):
+            await asyncio.sleep(self._random.random() * longest_wait)
+            kind = self._random.choice(self._kinds)
+            self._server.world.note(f"fault {kind}")
+            KINDS[kind](self)
+            if kind != "kill":  # which is noted when it has happened
+                self._note(kind)
+
+    def _chosen(self) -> BrokerHost:
+        return self._random.choice(self._brokers)
+
+    def _later(self, longest: float, action: Callable[[], None]) -> None:
+        world = self._server.world
+        world.schedule(world.now_ns + int(self._random.random() * longest * 1e9), action)
+
+    def _kill(self) -> None:
+        self._chosen().die("kill")
+
+    def _stop(self) -> None:
+        self._chosen().stop()
+
+    def _pause(self) -> None:
+        self._chosen().pause(self._random.random() * LONGEST_PAUSE)
+
+    def _jump(self) -> None:
+        self._chosen().clock.jumped_ms += self._random.choice((-86_400_000, -1000, 1000, 3_600_000))
+
+    def _cut(self, links: Sequence[Link]) -> None:
+        """Both directions, or one of them."""
+        if self._random.random() < 0.4:
+            links = [self._random.choice(links)]
+        for link in links:
+            link.is_cut = True
+            self._later(LONGEST_CUT, link.heal)
+
+    def _cut_database(self) -> None:
+        self._cut(self._links.both(self._chosen().name, DATABASE))
+
+    def _cut_brokers(self) -> None:
+        one, other = self._random.sample(list(self._brokers), 2)
+        self._cut(self._links.both(one.name, other.name))
+
+    def _cut_clients(self) -> None:
+        self._cut(self._links.both(CLIENTS, self._chosen().name))
+
+    def _slow(self) -> None:
+        names = [CLIENTS, DATABASE, *(each.name for each in self._brokers)]
+        one, other = self._random.sample(names, 2)
+        slowest = self._random.choice((100_000, 20_000_000, 300_000_000))
+        for link in self._links.both(one, other):
+            link.slowest_ns = slowest
+
+    def _crash_database(self) -> None:
+        self._server.crash()
+        self._later(4.0, self._server.restart)
+
+    def _hang_database(self) -> None:
+        self._server.process.pause(self._random.random() * 6.0)
+
+    def _lose_answers(self) -> None:
+        self._server.answers_to_lose += self._random.choice((1, 1, 3))
+
+    def _lose_connections(self) -> None:
+        broker = self._chosen()
+        choice = self._random.random()
+        if choice < 0.3:
+            self._server.break_connections(broker.name)
+            return
+        other = CLIENTS if choice < 0.6 else self._chosen().name
+        for each in self._network.between(other, broker.name):
+            if self._random.random() < 0.5:
+                self._network.reset(each)
+
+    def _drain(self) -> None:
+        broker = self._chosen()
+        tables = self._server.now()
+        if tables.drain_broker(broker.name, True):
+            self._later(10.0, lambda: tables.drain_broker(broker.name, False) and None)
+
+    def _move_scopes(self) -> None:
+        tables = self._server.now()
+        wanted = self._chosen().name
+        if self._random.random() < 0.5:
+            tables.want_scope(COORDINATOR.name, wanted)
+            return
+        for scope in self._random.sample(GROUPS, 20):
+            tables.want_scope(scope.name, wanted)
+
+    async def heal(self) -> None:
+        """Return when all brokers serve and nothing stands in their way."""
+        self._server.restart()
+        self._server.process.resume()
+        self._server.answers_to_lose = 0
+        tables = self._server.now()
+        for broker in self._brokers:
+            tables.drain_broker(broker.name, False)
+            broker.resume()
+        self._links.heal()
+        while not all(broker.is_up for broker in self._brokers):
+            await asyncio.sleep(0.1)
+            for broker in self._brokers:
+                if broker.node is None:
+                    broker.boot()
+
+
+KINDS: dict[str, Callable[[ClusterFaults], None]] = {
+    "kill": ClusterFaults._kill,
+    "stop": ClusterFaults._stop,
+    "pause": ClusterFaults._pause,
+    "clock jump": ClusterFaults._jump,
+    "cut from database": ClusterFaults._cut_database,
+    "cut between brokers": ClusterFaults._cut_brokers,
+    "cut from clients": ClusterFaults._cut_clients,
+    "slow network": ClusterFaults._slow,
+    "database restart": ClusterFaults._crash_database,
+    "database hangs": ClusterFaults._hang_database,
+    "lost answers": ClusterFaults._lose_answers,
+    "lost connections": ClusterFaults._lose_connections,
+    "drain": ClusterFaults._drain,
+    "moved scopes": ClusterFaults._move_scopes,
+}
