@@ -127,7 +127,9 @@ class BrokerHost:
         )
 
     def boot(self) -> None:
-        assert self.node is None, "it is running"
+        """No-op if it is running."""
+        if self.node is not None:
+            return
         self.lives += 1
         self.is_stopping = self.has_started = False
         self.world.note(f"{self.name} boots, life {self.lives}")
@@ -172,7 +174,8 @@ class BrokerHost:
         if error is not None:
             self.world.note(f"{self.name} has failed: {error!r}")
             logging.getLogger("posthouse").error("the broker ended", exc_info=error)
-        self.die("failed start" if error is not None else "end")
+        if error is not None or not self.is_stopping:
+            self.die("failed start" if error is not None else "end")
 
     def die(self, kind: str) -> None:
         """At once: what it has in memory is gone."""

@@ -107,7 +107,7 @@ class ClusterClient(KafkaClient):
 def _coordinated_by(request: Message) -> tuple[int, str] | None:
     """Who has to answer it: the coordinator of a group or of a transaction, or any broker."""
     group = getattr(request, "group_id", None)
-    if group is not None:
+    if group:
         return _GROUP, group
     groups = getattr(request, "groups", None)
     if groups:

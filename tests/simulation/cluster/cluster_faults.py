@@ -44,11 +44,7 @@ class ClusterFaults:
         longest = 1.0 if kind == "failed start" else LONGEST_DOWN
         delay = self._random.random() ** 2 * longest
         world = broker.world
-        world.schedule(world.now_ns + int(delay * 1e9), lambda: self._boot(broker))
-
-    def _boot(self, broker: BrokerHost) -> None:
-        if broker.node is None:
-            broker.boot()
+        world.schedule(world.now_ns + int(delay * 1e9), broker.boot)
 
     def _note(self, kind: str) -> None:
         self._recorder.history.append(Fault(self._recorder.now, kind))
@@ -155,8 +151,7 @@ class ClusterFaults:
         while not all(broker.is_up for broker in self._brokers):
             await asyncio.sleep(0.1)
             for broker in self._brokers:
-                if broker.node is None:
-                    broker.boot()
+                broker.boot()
 
 
 KINDS: dict[str, Callable[[ClusterFaults], None]] = {

@@ -103,7 +103,7 @@ class ClusterScenario:
         error = context.get("exception")
         shown = "" if error is None else "".join(traceback.format_exception(error))
         self.world.note(f"{who}: {context.get('message')} {shown}")
-        self.fail(f"{who}: {context.get('message')} {error!r}")
+        self.fail(f"{who}: {context.get('message')} {error!r} {context.get('task', '')}")
 
     def fail(self, reason: str) -> None:
         """Once is enough: what happens after a mistake says nothing."""
@@ -148,7 +148,7 @@ class ClusterScenario:
 
     async def _main(self) -> None:
         random = self.random
-        faults = self.faults.run(random.randrange(1, 7), longest_wait=random.choice((0.3, 1.0, 3.0)))
+        faults = self.faults.run(random.randrange(2, 11), longest_wait=random.choice((0.3, 1.0, 3.0)))
         if random.random() < FAULTS_FROM_THE_START:
             faulty = self.loop.create_task(faults)
             await self._create_topics()
