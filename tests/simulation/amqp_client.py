@@ -4,6 +4,7 @@ from typing import Any, Self
 
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
+from tests.protocols.amqp.wire import Closed
 from tests.simulation.amqp_wire import AmqpWire
 from tests.simulation.kafka_client import SECONDS
 from tests.simulation.kafka_wire import Lost
@@ -24,7 +25,7 @@ class AmqpClient:
     async def open(self) -> Self:
         try:
             await self._wire.open()
-        except (OSError, EOFError, AssertionError) as error:
+        except (OSError, EOFError, AssertionError, Closed) as error:
             self.close()
             raise Lost(repr(error)) from None
         await self.call(Channel.Open(), Channel.OpenOk)

@@ -72,6 +72,7 @@ from tests.simulation.machine import KAFKA_PORT
 T = TypeVar("T", bound=Message)
 
 EARLIEST = -2
+LATEST = -1
 SECONDS = 5.0
 """How long an answer is waited for."""
 
@@ -208,24 +209,34 @@ class KafkaClient:
         return found
 
     async def starts_of(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return await self._offsets_of(partitions, EARLIEST)
+
+    async def ends_of(self, partitions: Sequence[Partition], *, committed_only: bool) -> dict[Partition, int]:
+        """What all brokers have written, or what is decided of it."""
+        return await self._offsets_of(partitions, LATEST, committed_only=committed_only)
+
+    async def _offsets_of(
+        self, partitions: Sequence[Partition], timestamp: int, *, committed_only: bool = False
+    ) -> dict[Partition, int]:
         request = ListOffsetsRequest(
+            isolation_level=int(committed_only),
             topics=[
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition_index=each, timestamp=EARLIEST) for each in indexes
+                        ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in indexes
                     ],
                 )
                 for topic, indexes in _by_topic(partitions).items()
-            ]
+            ],
         )
         response = await self.ask(request, ListOffsetsResponse)
-        starts = {}
+        offsets = {}
         for topic in response.topics:
             for found in topic.partitions:
                 check(found.error_code)
-                starts[topic.name, found.partition_index] = found.offset
-        return starts
+                offsets[topic.name, found.partition_index] = found.offset
+        return offsets
 
     async def delete_records(self, partition: Partition, before: int) -> None:
         topic, index = partition

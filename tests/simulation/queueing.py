@@ -166,7 +166,7 @@ async def publish(publisher: Publisher, rounds: int) -> None:
             rounds -= 1
         except Lost:
             await asyncio.sleep(PAUSE)
-        await asyncio.sleep(PAUSE * publisher.random.random())
+        await asyncio.sleep(PAUSE * publisher.recorder.pace * publisher.random.random())
     publisher.disconnect()
 
 
@@ -178,10 +178,11 @@ async def consume_queue(consumer: QueueConsumer) -> None:
             await asyncio.sleep(PAUSE)
 
 
-async def drain(recorder: Recorder, queue: str, host: str = LOCAL) -> None:
-    """For the end, when everything works and nobody else consumes."""
+async def drain(recorder: Recorder, queue: str, host: str = LOCAL, values: list[int] | None = None) -> None:
+    """For the end, when everything works and nobody else consumes. `values` are those that an attempt has got
+    before it failed."""
     client = await AmqpClient(host).open()
-    values = []
+    values = [] if values is None else values
     while (value := await client.get(queue)) is not None:
         values.append(value)
     recorder.history.append(Drained(queue, values))

@@ -58,6 +58,7 @@ class ClusterScenario:
         self.server.slowest_ns = self.random.choice((100_000, 1_000_000, 50_000_000))
         control.prepare(self.server)
         self.recorder = Recorder(self.world)
+        self.recorder.pace = self.random.choice((1, 10, 30))
         limits = self._limits()
         hosts = {f"127.0.0.{number}": f"broker-{number}" for number in range(1, BROKERS + 1)}
         self.addresses = list(hosts)
@@ -202,9 +203,11 @@ class ClusterScenario:
             client.disconnect()
 
     async def _drain(self, queue: str) -> None:
+        """As long as a broker says that it may not answer now, another one is asked."""
+        values: list[int] = []
         while True:
             with contextlib.suppress(Lost, TimeoutError):
-                await drain(self.recorder, queue, self.random.choice(self.addresses))
+                await drain(self.recorder, queue, self.random.choice(self.addresses), values)
                 return
             await asyncio.sleep(PAUSE)
 
