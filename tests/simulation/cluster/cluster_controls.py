@@ -24,16 +24,14 @@ class ClusterControl:
     """Of faults: those that can bring it to light."""
 
 
-def _no_check_of_the_lease(server: DatabaseServer) -> None:
-    server.tables.checks_leases = False
+def _no_fencing(server: DatabaseServer) -> None:
+    server.tables.fences = False
 
 
 NO_CONTROL = ClusterControl()
 CLUSTER_CONTROLS = {
     "none": NO_CONTROL,
-    "no-fencing": ClusterControl(
-        prepare=_no_check_of_the_lease, kinds=("pause", "cut from database", "moved scopes")
-    ),
+    "no-fencing": ClusterControl(prepare=_no_fencing, kinds=("pause", "cut from database")),
     "repeated-commit": ClusterControl(
         commit_call=ForgetfulCall, kinds=("lost answers", "database restart", "lost connections")
     ),

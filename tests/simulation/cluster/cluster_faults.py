@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 
 from posthouse.model.scopes import COORDINATOR, GROUPS
@@ -127,7 +128,10 @@ class ClusterFaults:
         broker = self._chosen()
         tables = self._server.now()
         if tables.drain_broker(broker.name, True):
-            self._later(10.0, lambda: tables.drain_broker(broker.name, False) and None)
+            self._later(10.0, partial(self._end_drain, broker))
+
+    def _end_drain(self, broker: BrokerHost) -> None:
+        self._server.now().drain_broker(broker.name, False)
 
     def _move_scopes(self) -> None:
         tables = self._server.now()

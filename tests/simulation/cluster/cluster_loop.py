@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tests.simulation.cluster.socket_transport import SocketTransport
@@ -30,7 +31,7 @@ class ClusterLoop(Loop):
         self.address = address
         self._hosts = hosts
 
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:  # type: ignore[override]
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
         return [(2, 1, 6, "", (host, port))]
 
     # Listening
@@ -52,7 +53,7 @@ class ClusterLoop(Loop):
 
     async def _readable(self, sock: Any) -> None:
         arrived = self.create_future()
-        sock.listening.add_reader(sock, lambda: arrived.done() or arrived.set_result(None))
+        sock.listening.add_reader(sock, partial(_set, arrived))
         try:
             await arrived
         finally:
@@ -76,7 +77,7 @@ class ClusterLoop(Loop):
             if endpoint.has_ended:
                 return b""
             changed = self.create_future()
-            endpoint.on_change = lambda future=changed: future.done() or future.set_result(None)
+            endpoint.on_change = partial(_set, changed)
             try:
                 await changed
             finally:
@@ -122,3 +123,8 @@ class ClusterLoop(Loop):
             transport.abort()
             raise
         return transport, protocol
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -42,7 +42,7 @@ class Operation(NamedTuple):
     commit: int
     kind: int
     log: int
-    count: int
+    records: int
     object: int
     pos: int
     size: int
@@ -61,7 +61,7 @@ class Reference(NamedTuple):
     op: int
     append: int
     first: int
-    count: int
+    records: int
     expires: int
 
 
@@ -80,10 +80,7 @@ class CommitGroupCall:
         columns = [numbers(each) for each in values[12:26]]
         refs = values[26]
         admissions = values[27] or [None] * len(refs)
-        self._operations = [
-            Operation(*row, each, admission)
-            for *row, each, admission in zip(*columns, refs, admissions, strict=True)
-        ]
+        self._operations = [Operation._make(row) for row in zip(*columns, refs, admissions, strict=True)]
         self._references = [
             Reference(*row) for row in zip(*(numbers(each) for each in values[28:33]), strict=True)
         ]
@@ -210,7 +207,7 @@ class CommitGroupCall:
 
     def _append(self, i: int, operation: Operation, log: LogRow) -> None:
         base = self._bases[i] = log.next
-        log.next += operation.count
+        log.next += operation.records
         log.bytes += operation.size
         number = self._last_runs.get(operation.log)
         before = None if number is None else self._runs[number][1]
@@ -280,7 +277,7 @@ class CommitGroupCall:
             offset = each.first + (0 if each.append == 0 else self._bases[each.append - 1])
             packed = operation.refs[_REFERENCE_BYTES * number : _REFERENCE_BYTES * (number + 1)]
             parts.append(packed[:20] + offset.to_bytes(8, "big") + packed[28:])
-            total += each.count
+            total += each.records
             if each.expires != 0:
                 earliest = each.expires if earliest is None else min(earliest, each.expires)
         base = self._bases[i] = log.next

@@ -91,7 +91,8 @@ class SimulatedConnection:
         if self.closed or self._session is None:
             raise psycopg.OperationalError("the connection is closed")
         assert self._answer is None, "one statement at a time"
-        answer = self._answer = self._loop.create_future()
+        answer: asyncio.Future[list[Row]] = self._loop.create_future()
+        self._answer = answer
         in_transaction = self._in_transaction or not self.autocommit
         self._to_server(self._session.receive, statement, values, in_transaction, self._answered)
         keepalive = self._loop.call_later(_KEEPALIVE_SECONDS, self._look)

@@ -41,7 +41,7 @@ def statement_of(text: str | bytes) -> str:
 def needs_last_change(statement: str, values: Any) -> bool:
     """Whether it locks the number of the last change, until its transaction ends."""
     if statement == _COMMIT_GROUP:
-        return values[-1] != "{}"
+        return bool(values[-1] != "{}")
     return statement in (_text(definitions._NOTE_CHANGE), _text(topics_in_doubt._WAIT_FOR_CHANGES))
 
 
@@ -316,88 +316,86 @@ def _keys_of_topics(tables: Tables, values: Sequence[Any]) -> list[Row]:
 
 _COMMIT_GROUP = _text(commit_call._CALL)
 
-STATEMENTS: dict[str, Statement] = {
-    _text(text): run
-    for text, run in {
-        # Of a session
-        "SELECT set_config('statement_timeout', %s, false)": _nothing,
-        "SET synchronous_commit = off": _nothing,
-        "SET LOCAL statement_timeout = 0": _nothing,
-        SNAPSHOT: _nothing,
-        "SELECT current_setting(%s)": lambda tables, values: _one(_SETTINGS[values[0]]),
-        "SELECT to_regclass('posthouse.schema_version') IS NOT NULL": lambda tables, values: _one(True),
-        "SELECT version, compatible_from FROM posthouse.schema_version ORDER BY version DESC LIMIT 1": (
-            lambda tables, values: [(newest_version_once(), newest_version_once())]
-        ),
-        # The cluster
-        "INSERT INTO posthouse.cluster (id, secret) VALUES (%s, %s) ON CONFLICT DO NOTHING": _make_cluster,
-        "SELECT id, secret FROM posthouse.cluster": _identity,
-        "SELECT posthouse.register_broker(%s, %s, %s, %s, %s, %s, %s)": _function(Tables.register_broker),
-        "SELECT posthouse.heartbeat(%s, %s, %s, %s, %s)": _function(Tables.heartbeat),
-        "SELECT posthouse.record_loss(%s, %s)": _function(Tables.record_loss),
-        "SELECT incarnation FROM posthouse.broker WHERE name = %s": _incarnation,
-        "UPDATE posthouse.broker SET seen_at = '-infinity' WHERE incarnation = %s RETURNING id": _function(
-            Tables.sign_off
-        ),
-        "SELECT posthouse.take_lease(%s, %s, %s)": _function(Tables.take_lease),
-        "SELECT posthouse.renew_lease(%s, %s, %s)": _function(Tables.renew_lease),
-        "SELECT posthouse.release_lease(%s, %s)": _function(Tables.release_lease),
-        "SELECT posthouse.take_scopes(%s, %s, %s, %s)": _function(Tables.take_scopes),
-        "SELECT posthouse.release_scope(%s, %s, %s)": _function(Tables.release_scope),
-        "SELECT check_coordinator(%s, %s)": _function(Tables.check_coordinator),
-        # Commits
-        commit_call._CALL: lambda tables, values: [CommitGroupCall(tables, values).run()],
-        commit_call._OPEN: lambda tables, values: [open_commit_path(tables, *values)],
-        commit_call._RESOLVE: lambda tables, values: [resolve_commit(tables, *values)],
-        commit_call._RECORD_LOSS: _function(Tables.record_loss),
-        follower._RECORD_LOSS: _function(Tables.record_loss),
-        # Topics and logs
-        loading._CLUSTER: _loaded_cluster,
-        loading._TOPICS: lambda tables, values: _topic_rows(tables, None),
-        f"{loading._TOPICS} AND id = ANY (%s)": lambda tables, values: _topic_rows(tables, values[0]),
-        loading._LOGS: lambda tables, values: [_log_row(each) for each in tables.logs.values()],
-        f"{loading._LOGS} WHERE l.topic = ANY (%s)": (
-            lambda tables, values: [_log_row(each) for each in tables.logs_of(values[0])]
-        ),
-        loading.PRODUCERS: lambda tables, values: _producer_rows(tables, None),
-        "SELECT log, last, first, producer FROM aborted": _aborted_rows,
-        definitions._PUT_TOPICS: _put_topics,
-        definitions._PUT_LOGS: _put_logs,
-        definitions._COORDINATE_LOGS: _coordinate_logs,
-        definitions._NAMESAKES: _namesakes,
-        definitions._DELETE_TOPICS: _delete_topics,
-        definitions._DELETE_LOGS: _delete_logs,
-        definitions._LOCK_LOGS: _nothing,
-        definitions._NOTE_CHANGE: _function(Tables.note_change),
-        definitions._PUT_STATE: _put_state,
-        "SELECT id, topic, partition FROM log WHERE topic = ANY (%s)": (
-            lambda tables, values: [_log_row(each)[:3] for each in tables.logs_of(values[0])]
-        ),
-        topics_in_doubt._WAIT_FOR_CHANGES: _nothing,
-        "SELECT * FROM read_changes(%s)": _read_changes,
-        follower._CHANGED: _changed_logs,
-        follower._PRODUCERS: lambda tables, values: _producer_rows(tables, numbers(values[0])),
-        # Records
-        pieces._PIECES: _pieces,
-        pieces._PIECES_AND_ABORTED: _pieces_and_aborted,
-        reads._ABORTED: _aborted_between,
-        "SELECT substring(data FROM %s FOR %s) FROM inline_data WHERE slot = %s AND id = %s": _read_inline,
-        """
+_BY_TEXT: dict[str, Statement] = {
+    # Of a session
+    "SELECT set_config('statement_timeout', %s, false)": _nothing,
+    "SET synchronous_commit = off": _nothing,
+    "SET LOCAL statement_timeout = 0": _nothing,
+    SNAPSHOT: _nothing,
+    "SELECT current_setting(%s)": lambda tables, values: _one(_SETTINGS[values[0]]),
+    "SELECT to_regclass('posthouse.schema_version') IS NOT NULL": lambda tables, values: _one(True),
+    "SELECT version, compatible_from FROM posthouse.schema_version ORDER BY version DESC LIMIT 1": (
+        lambda tables, values: [(newest_version_once(), newest_version_once())]
+    ),
+    # The cluster
+    "INSERT INTO posthouse.cluster (id, secret) VALUES (%s, %s) ON CONFLICT DO NOTHING": _make_cluster,
+    "SELECT id, secret FROM posthouse.cluster": _identity,
+    "SELECT posthouse.register_broker(%s, %s, %s, %s, %s, %s, %s)": _function(Tables.register_broker),
+    "SELECT posthouse.heartbeat(%s, %s, %s, %s, %s)": _function(Tables.heartbeat),
+    "SELECT posthouse.record_loss(%s, %s)": _function(Tables.record_loss),
+    "SELECT incarnation FROM posthouse.broker WHERE name = %s": _incarnation,
+    "UPDATE posthouse.broker SET seen_at = '-infinity' WHERE incarnation = %s RETURNING id": _function(
+        Tables.sign_off
+    ),
+    "SELECT posthouse.take_lease(%s, %s, %s)": _function(Tables.take_lease),
+    "SELECT posthouse.renew_lease(%s, %s, %s)": _function(Tables.renew_lease),
+    "SELECT posthouse.release_lease(%s, %s)": _function(Tables.release_lease),
+    "SELECT posthouse.take_scopes(%s, %s, %s, %s)": _function(Tables.take_scopes),
+    "SELECT posthouse.release_scope(%s, %s, %s)": _function(Tables.release_scope),
+    "SELECT check_coordinator(%s, %s)": _function(Tables.check_coordinator),
+    # Commits
+    commit_call._CALL: lambda tables, values: [CommitGroupCall(tables, values).run()],
+    commit_call._OPEN: lambda tables, values: [open_commit_path(tables, *values)],
+    commit_call._RESOLVE: lambda tables, values: [resolve_commit(tables, *values)],
+    commit_call._RECORD_LOSS: _function(Tables.record_loss),
+    follower._RECORD_LOSS: _function(Tables.record_loss),
+    # Topics and logs
+    loading._CLUSTER: _loaded_cluster,
+    loading._TOPICS: lambda tables, values: _topic_rows(tables, None),
+    f"{loading._TOPICS} AND id = ANY (%s)": lambda tables, values: _topic_rows(tables, values[0]),
+    loading._LOGS: lambda tables, values: [_log_row(each) for each in tables.logs.values()],
+    f"{loading._LOGS} WHERE l.topic = ANY (%s)": (
+        lambda tables, values: [_log_row(each) for each in tables.logs_of(values[0])]
+    ),
+    loading.PRODUCERS: lambda tables, values: _producer_rows(tables, None),
+    "SELECT log, last, first, producer FROM aborted": _aborted_rows,
+    definitions._PUT_TOPICS: _put_topics,
+    definitions._PUT_LOGS: _put_logs,
+    definitions._COORDINATE_LOGS: _coordinate_logs,
+    definitions._NAMESAKES: _namesakes,
+    definitions._DELETE_TOPICS: _delete_topics,
+    definitions._DELETE_LOGS: _delete_logs,
+    definitions._LOCK_LOGS: _nothing,
+    definitions._NOTE_CHANGE: _function(Tables.note_change),
+    definitions._PUT_STATE: _put_state,
+    "SELECT id, topic, partition FROM log WHERE topic = ANY (%s)": (
+        lambda tables, values: [_log_row(each)[:3] for each in tables.logs_of(values[0])]
+    ),
+    topics_in_doubt._WAIT_FOR_CHANGES: _nothing,
+    "SELECT * FROM read_changes(%s)": _read_changes,
+    follower._CHANGED: _changed_logs,
+    follower._PRODUCERS: lambda tables, values: _producer_rows(tables, numbers(values[0])),
+    # Records
+    pieces._PIECES: _pieces,
+    pieces._PIECES_AND_ABORTED: _pieces_and_aborted,
+    reads._ABORTED: _aborted_between,
+    "SELECT substring(data FROM %s FOR %s) FROM inline_data WHERE slot = %s AND id = %s": _read_inline,
+    """
         SELECT substring(data.data FROM wanted.pos + 1 FOR wanted.size)
           FROM unnest(%s::smallint[], %s::bigint[], %s::integer[], %s::integer[]) WITH ORDINALITY
                AS wanted (slot, id, pos, size, place)
           LEFT JOIN inline_data AS data ON data.slot = wanted.slot AND data.id = wanted.id
          ORDER BY wanted.place
         """: _read_inline_runs,
-        reads._LATER: _later,
-        reads._LATEST: _latest,
-        # State
-        loading._STATE: lambda tables, values: _state_rows(tables, None),
-        f"{loading._STATE} WHERE space = ANY (%s)": lambda tables, values: _state_rows(tables, values[0]),
-        state_reader._OF_SHARD: _of_shard,
-        state_reader._OF_OWNERS: _of_owners,
-        state_reader._OFFSETS_OF_SHARD: _offsets_of_shard,
-        state_reader._OFFSETS_OF_GROUPS: _offsets_of_groups,
-        state_reader._KEYS_OF_TOPICS: _keys_of_topics,
-    }.items()
+    reads._LATER: _later,
+    reads._LATEST: _latest,
+    # State
+    loading._STATE: lambda tables, values: _state_rows(tables, None),
+    f"{loading._STATE} WHERE space = ANY (%s)": lambda tables, values: _state_rows(tables, values[0]),
+    state_reader._OF_SHARD: _of_shard,
+    state_reader._OF_OWNERS: _of_owners,
+    state_reader._OFFSETS_OF_SHARD: _offsets_of_shard,
+    state_reader._OFFSETS_OF_GROUPS: _offsets_of_groups,
+    state_reader._KEYS_OF_TOPICS: _keys_of_topics,
 }
+STATEMENTS = {_text(text): run for text, run in _BY_TEXT.items()}

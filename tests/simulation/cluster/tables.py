@@ -120,8 +120,9 @@ class CommitterRow:
 class Tables:
     now: int = 0
     """The database's own clock, in nanoseconds."""
-    checks_leases: bool = True
-    """Unless a negative control is to show what that is good for."""
+    fences: bool = True
+    """Whether a broker whose scopes others have taken is refused. A negative control shows what that is good
+    for."""
     cluster: tuple[str, bytes] | None = None
     loss: str | None = None
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
@@ -174,7 +175,7 @@ class Tables:
         self.writers.pop(holder, None)
 
     def check_lease(self, holder: UUID, epoch: int, scopes: Iterable[str] = ()) -> None:
-        if not self.checks_leases:
+        if not self.fences:
             return
         if self.writers.get(holder) != epoch:
             raise Raised("PH001", f"the lease of epoch {epoch} is lost")
@@ -227,11 +228,11 @@ class Tables:
         wanted = {name: self.scopes[name] for name in names}
         for scope in wanted.values():
             other = scope.holder
-            if other not in (None, holder) and other in self.leases and self.leases[other].until <= self.now:
+            if other not in (None, holder) and self.lease_seconds(other) <= 0 and self.fences:
                 self.fence(other)
         taken = {}
         for name, scope in wanted.items():
-            if scope.holder in (None, holder) or scope.holder not in self.leases:
+            if scope.holder in (None, holder) or self.lease_seconds(scope.holder) <= 0:
                 scope.holder = holder
                 scope.epoch += 1
                 taken[name] = scope.epoch

@@ -51,7 +51,7 @@ def test_seeds_differ() -> None:
     assert len({run(seed).digest for seed in (1, 2, 3)}) == 3
 
 
-FIRST: dict[str, int] = {}
+FIRST = {"no-fencing": 8, "open-door": 3}
 """Seeds to begin with, where those before are known not to show it."""
 
 
