@@ -1,4 +1,4 @@
-"""Storage cannot be read for a moment, after the references of messages were read: none of them is left out."""
+"""Storage cannot be read for a moment, after the references of messages were read: none is left out."""
 
 import pytest
 

@@ -11,6 +11,7 @@ from tests.simulation.cluster.broker_host import BrokerHost
 from tests.simulation.cluster.database_server import DatabaseServer
 from tests.simulation.cluster.links import CLIENTS, DATABASE, Link, Links
 from tests.simulation.cluster.sockets import TcpNetwork
+from tests.simulation.cluster.statements import DRAIN, WANT
 from tests.simulation.recorder import Recorder
 
 LONGEST_DOWN = 6.0
@@ -126,30 +127,25 @@ class ClusterFaults:
 
     def _drain(self) -> None:
         broker = self._chosen()
-        tables = self._server.now()
-        if tables.drain_broker(broker.name, True):
-            self._later(10.0, partial(self._end_drain, broker))
+        self._server.execute(DRAIN, [broker.name, True])
+        self._later(10.0, partial(self._end_drain, broker))
 
     def _end_drain(self, broker: BrokerHost) -> None:
-        self._server.now().drain_broker(broker.name, False)
+        self._server.execute(DRAIN, [broker.name, False])
 
     def _move_scopes(self) -> None:
-        tables = self._server.now()
         wanted = self._chosen().name
-        if self._random.random() < 0.5:
-            tables.want_scope(COORDINATOR.name, wanted)
-            return
-        for scope in self._random.sample(GROUPS, 20):
-            tables.want_scope(scope.name, wanted)
+        scopes = [COORDINATOR] if self._random.random() < 0.5 else self._random.sample(GROUPS, 20)
+        for scope in scopes:
+            self._server.execute(WANT, [scope.name, wanted])
 
     async def heal(self) -> None:
         """Return when all brokers serve and nothing stands in their way."""
         self._server.restart()
         self._server.process.resume()
         self._server.answers_to_lose = 0
-        tables = self._server.now()
         for broker in self._brokers:
-            tables.drain_broker(broker.name, False)
+            self._end_drain(broker)
             broker.resume()
         self._links.heal()
         while not all(broker.is_up for broker in self._brokers):

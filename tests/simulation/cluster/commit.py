@@ -337,9 +337,9 @@ class CommitGroupCall:
         tables.objects += [ObjectRow(*each) for each in zip(self._keys, self._key_sizes, strict=True)]
         if not self._runs:
             return
-        inline = len(tables.inline)
         if self._payload is not None:
             tables.inline.append(bytes(self._payload))
+        inline = len(tables.inline)
         for id, run in self._runs:
             object_number = run.object or 0
             stored = replace(

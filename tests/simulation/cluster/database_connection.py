@@ -24,7 +24,7 @@ class SimulatedCursor:
         self._rows: list[Row] = []
 
     async def execute(self, statement: str | bytes, values: Any = None, **options: Any) -> Self:
-        self._rows = await self._connection.ask(statement_of(statement), values)
+        self._rows = list(await self._connection.ask(statement_of(statement), values))
         return self
 
     async def fetchone(self) -> Row | None:

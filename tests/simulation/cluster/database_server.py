@@ -90,16 +90,16 @@ class Session:
         self._next()
 
     def _done(self, statement: str, values: Any, in_transaction: bool) -> list[Row]:
-        tables = self.server.now()
         if statement in (COMMIT, ROLLBACK):
             transaction, self.transaction = self.transaction, None
-            if transaction is not None and statement == COMMIT:
-                transaction.commit(tables)
+            if transaction is not None and statement == COMMIT and not transaction.has_failed:
+                for each in transaction.written:
+                    self.server.execute(*each)
             return []
         if not in_transaction:
-            return STATEMENTS[statement](tables, values)
+            return self.server.execute(statement, values)
         if self.transaction is None:
-            self.transaction = Transaction(tables)
+            self.transaction = Transaction(self.server.now())
         return self.transaction.run(statement, values)
 
     def _watch_idle(self, statements: int) -> None:
@@ -127,7 +127,8 @@ class Transaction:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables.copy()
         self._is_snapshot = False
-        self._written: list[tuple[str, Any]] = []
+        self.written: list[tuple[str, Any]] = []
+        """To be done when it is committed."""
         self.has_failed = False
 
     def run(self, statement: str, values: Any) -> list[Row]:
@@ -135,14 +136,8 @@ class Transaction:
             raise psycopg.errors.InFailedSqlTransaction("current transaction is aborted")
         self._is_snapshot = self._is_snapshot or statement == SNAPSHOT
         if not self._is_snapshot:
-            self._written.append((statement, values))
+            self.written.append((statement, values))
         return STATEMENTS[statement](self._tables, values)
-
-    def commit(self, tables: Tables) -> None:
-        if self.has_failed:
-            return
-        for statement, values in self._written:
-            STATEMENTS[statement](tables, values)
 
 
 class DatabaseServer:
@@ -155,10 +150,25 @@ class DatabaseServer:
         self.slowest_ns = 1_000_000
         self.answers_to_lose = 0
         """The connection breaks after so many of the next commits, before their answers are sent."""
+        self.observer: Callable[[str, Any, list[Row] | psycopg.Error], None] | None = None
+        """Is told of every statement that counts, and what came of it."""
         self._random = world.random("database")
         self._sessions: dict[Session, None] = {}
         self._change_holder: Session | None = None
         self._waiting: deque[Session] = deque()
+
+    def execute(self, statement: str, values: Any) -> list[Row]:
+        """It counts. Raises psycopg.Error."""
+        outcome: list[Row] | psycopg.Error
+        try:
+            outcome = STATEMENTS[statement](self.now(), values)
+        except psycopg.Error as error:
+            outcome = error
+        if self.observer is not None:
+            self.observer(statement, values, outcome)
+        if isinstance(outcome, psycopg.Error):
+            raise outcome
+        return outcome
 
     def now(self) -> Tables:
         self.tables.now = self.world.now_ns

@@ -19,6 +19,8 @@ from tests.simulation.cluster.tables import LogRow, Tables, TopicRow, newest_ver
 Row = tuple[Any, ...]
 Statement = Callable[[Tables, Any], list[Row]]
 
+DRAIN = "SELECT posthouse.drain_broker(%s, %s)"
+WANT = "SELECT posthouse.want_scope(%s, %s)"
 SNAPSHOT = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 _SLOT = 0
 _SETTINGS = {
@@ -239,11 +241,11 @@ def _aborted_between(tables: Tables, wanted: Mapping[str, int]) -> list[Row]:
 
 def _read_inline(tables: Tables, values: Sequence[int]) -> list[Row]:
     start, size, _, id = values
-    return [(tables.inline[id][start - 1 : start - 1 + size],)]
+    return [(tables.inline[id - 1][start - 1 : start - 1 + size],)]
 
 
 def _read_inline_runs(tables: Tables, values: Sequence[Sequence[int]]) -> list[Row]:
-    return [(tables.inline[id][pos : pos + size],) for _, id, pos, size in zip(*values, strict=True)]
+    return [(tables.inline[id - 1][pos : pos + size],) for _, id, pos, size in zip(*values, strict=True)]
 
 
 def _later(tables: Tables, wanted: Mapping[str, int]) -> list[Row]:
@@ -342,6 +344,8 @@ _BY_TEXT: dict[str, Statement] = {
     "SELECT posthouse.release_lease(%s, %s)": _function(Tables.release_lease),
     "SELECT posthouse.take_scopes(%s, %s, %s, %s)": _function(Tables.take_scopes),
     "SELECT posthouse.release_scope(%s, %s, %s)": _function(Tables.release_scope),
+    DRAIN: _function(Tables.drain_broker),
+    WANT: _function(Tables.want_scope),
     "SELECT check_coordinator(%s, %s)": _function(Tables.check_coordinator),
     # Commits
     commit_call._CALL: lambda tables, values: [CommitGroupCall(tables, values).run()],

@@ -140,6 +140,7 @@ class Tables:
     """By log, in the order of their offsets."""
     objects: list[ObjectRow] = field(default_factory=list)
     inline: list[bytes] = field(default_factory=list)
+    """The number of one is its place, from 1 on."""
     producers: dict[tuple[int, int], ProducerRow] = field(default_factory=dict)
     aborted: dict[int, list[AbortedRow]] = field(default_factory=dict)
     state: dict[tuple[int, bytes], tuple[bytes, bytes]] = field(default_factory=dict)
