@@ -17,6 +17,8 @@ from tests.simulation.recorder import Recorder
 LONGEST_DOWN = 6.0
 LONGEST_PAUSE = 9.0
 LONGEST_CUT = 9.0
+COORDINATORS = 0.4
+"""How many faults of a broker are meant for the coordinator."""
 
 
 class ClusterFaults:
@@ -44,7 +46,7 @@ class ClusterFaults:
     def _died(self, broker: BrokerHost, kind: str) -> None:
         self._note(kind)
         longest = 1.0 if kind == "failed start" else LONGEST_DOWN
-        delay = self._random.random() ** 2 * longest
+        delay = self._random.random() * longest
         world = broker.world
         world.schedule(world.now_ns + int(delay * 1e9), broker.boot)
 
@@ -61,6 +63,14 @@ class ClusterFaults:
                 self._note(kind)
 
     def _chosen(self) -> BrokerHost:
+        """Any broker, and often the coordinator: the others then have to notice, and to take over."""
+        if self._random.random() < COORDINATORS:
+            tables = self._server.now()
+            holder = tables.scopes[COORDINATOR.name].holder
+            for each in self._brokers:
+                known = tables.brokers.get(each.name)
+                if known is not None and known.incarnation == holder:
+                    return each
         return self._random.choice(self._brokers)
 
     def _later(self, longest: float, action: Callable[[], None]) -> None:
