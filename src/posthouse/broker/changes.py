@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from posthouse.broker.undisturbed import undisturbed
+
 T = TypeVar("T")
 
 
@@ -19,7 +21,7 @@ class SerializedChanges:
         return self._turn.locked()
 
     async def make(self, change: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.shield(asyncio.create_task(self._in_turn(change)))
+        return await undisturbed(asyncio.create_task(self._in_turn(change)))
 
     async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
         async with self._turn:

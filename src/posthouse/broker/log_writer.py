@@ -15,6 +15,7 @@ from posthouse.broker.transactions.admissions import admission_value
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.broker.unpacking import Unpacking
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidRecord, InvalidTransaction, PosthouseError
@@ -116,7 +117,7 @@ class Appending:
 
         Cancelling the caller does not cancel the commit: queues and transactions need its result.
         """
-        outcomes = [] if self.future is None else await asyncio.shield(self.future)
+        outcomes = [] if self.future is None else await undisturbed(self.future)
         if self.referred is not None:
             await asyncio.sleep(0)  # the callback of a future that is already done runs in the next iteration
         return self.results(outcomes)

@@ -22,6 +22,7 @@ from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.transaction_wave import TransactionWave
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
 from posthouse.model.errors import CorruptBatch, InvalidDefinition, QueueFull, RecordTooLarge
 from posthouse.records.header_section import decode_section
@@ -99,7 +100,9 @@ class Mover:
             async for messages in pieces:
                 piece = messages[: most - moved.count]
                 # What was begun is finished, also if the caller is cancelled.
-                moved = await asyncio.shield(self._move_undisturbed(source, piece, place, moved))
+                moved = await undisturbed(
+                    asyncio.create_task(self._move_undisturbed(source, piece, place, moved))
+                )
                 if moved.count >= most or source.is_deleted:
                     break
         return moved

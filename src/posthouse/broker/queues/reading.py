@@ -154,7 +154,15 @@ class LaneReader:
             self._lose(reached, self._read_to, "references are damaged")
 
     async def load(self, position: int, run: Reference) -> list[Message]:
-        """The messages of the first part of a run; the rest is the next run."""
+        """The messages of the first part of a run; the rest is the next run. If it fails, because storage
+        cannot be read now, the whole run is the next one again."""
+        try:
+            return await self._load(position, run)
+        except BaseException:
+            self._runs.appendleft((position, run))
+            raise
+
+    async def _load(self, position: int, run: Reference) -> list[Message]:
         try:
             wanted = run.size + run.count * _RECORD_OVERHEAD
             found = await self._storage.read(run.partition, run.first, min(wanted, _RECORD_BYTES))

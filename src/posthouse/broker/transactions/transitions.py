@@ -10,6 +10,7 @@ from posthouse.broker.transactions.producer_ids import ProducerIds
 from posthouse.broker.transactions.request_order import RequestOrder
 from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentity, Transaction
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
 from posthouse.model.errors import ConcurrentTransaction
 from posthouse.model.ids import PartitionId
@@ -113,7 +114,7 @@ class Transitions:
 
     async def undisturbed(self, step: Coroutine[Any, Any, T]) -> T:
         """Shield the step: a client that disconnects must not interrupt it."""
-        return await asyncio.shield(self.start(step))
+        return await undisturbed(self.start(step))
 
     def start(self, step: Coroutine[Any, Any, T]) -> "asyncio.Task[T]":
         task = asyncio.create_task(step)

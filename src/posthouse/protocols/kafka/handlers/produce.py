@@ -8,6 +8,7 @@ from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.transactions.producer_ids import FIRST_BOUND
 from posthouse.broker.transactions.requests import TransactionalWriter
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import (
     CorruptBatch,
     Inflated,
@@ -124,7 +125,7 @@ async def _look_and_handle(
         assert not isinstance(answer, Coroutine)
         return answer
     # The connection may end meanwhile, and the commit goes on.
-    return answer.finish(await asyncio.shield(answer.future))
+    return answer.finish(await undisturbed(answer.future))
 
 
 def _check(context: Context, request: ProduceRequest) -> None:
