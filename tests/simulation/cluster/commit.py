@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from posthouse.model.scopes import scope_of_log
 from posthouse.records.references import references_batch
 from posthouse.storage.spaces import Space
 from tests.simulation.cluster.tables import (
@@ -21,7 +22,7 @@ from tests.simulation.cluster.tables import (
     Tables,
 )
 
-_APPEND, _REFER = 0, 1
+_APPEND, _REFER, _TRIM = 0, 1, 2
 _REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED = 1, 2, 4, 8, 16
 _DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _COORDINATED, _DELETED, _NOT_ADMITTED = range(
     9
@@ -115,7 +116,7 @@ class CommitGroupCall:
             raise Raised("PH002", f"commit {self._number} of path {self._path} came too late")
         if own.number < self._number - 1:
             raise Raised("PH002", f"commit {self._number - 1} of path {self._path} is missing")
-        if any(each.kind != _APPEND and self._logs[each.log - 1] is None for each in self._operations):
+        if any(each.kind == _REFER and self._logs[each.log - 1] is None for each in self._operations):
             raise Raised("PH003", "a log does not exist")
         at = 0
         while at < len(self._operations):
@@ -152,19 +153,27 @@ class CommitGroupCall:
             elif operation.kind == _REFER:
                 assert log is not None
                 self._refer(i, operation, log)
+            elif self._verdicts[i] != _DONE:
+                self._starts[i] = -1 if log is None else log.start
             else:
                 assert log is not None
                 self._trim(i, operation, log)
 
     def _check_may_write(self, operation: Operation) -> None:
+        if self._coordinates:
+            return
         flags = operation.flags
-        needs = operation.kind != _APPEND or flags & _CONTROL
-        if not self._coordinates and (needs or (flags & _TRANSACTIONAL and operation.admission is None)):
-            raise Raised("PH006", "references, trims and transactions are written by the coordinator only")
+        needs = operation.kind == _REFER or flags & _CONTROL
+        if needs or (flags & _TRANSACTIONAL and operation.admission is None):
+            raise Raised("PH006", "references and transactions are written by the coordinator only")
+        if operation.kind == _TRIM:
+            scope = scope_of_log(self._log_ids[operation.log - 1])
+            if scope.name not in self._scopes:
+                raise Raised("PH006", f"a log is trimmed by the coordinator, or by the holder of {scope}")
 
     def _verdict(self, i: int, operation: Operation) -> int:
         log = self._logs[operation.log - 1]
-        if operation.kind == _APPEND:
+        if operation.kind != _REFER:
             if log is None or log.is_deleted:
                 return _DELETED
             if log.is_coordinated and not self._coordinates:

@@ -126,11 +126,8 @@ class SocketTransport(asyncio.Transport):
     def _lose(self, error: Exception | None) -> None:
         if not self._is_lost:
             self._is_lost = True
-            # Unless another transport goes on with the connection, under a descriptor of its own.
-            if self._endpoint.on_change == self._read:
-                self._endpoint.on_change = None
-            if self._endpoint.on_taken == self._taken:
-                self._endpoint.on_taken = None
+            self._endpoint.on_change = None
+            self._endpoint.on_taken = None
             self._socket.close()
             self._loop.network.world.note(f"{self._endpoint.name} is lost")
             self._protocol.connection_lost(error)

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 Where = tuple[str, int]
 
-_FIRST_DESCRIPTOR = 1_000_000
-"""No descriptor of this process has such a number."""
+_DESCRIPTOR = 1_000_000
+"""No descriptor of this process has this number."""
 
 
 class Endpoint:
@@ -184,7 +184,6 @@ class SimulatedSocket:
         self.what = what
         if what is not None:
             what.descriptors += 1
-        self._number = loop.network.descriptor(self)
         self._where: Where = ("", 0)
 
     @property
@@ -238,7 +237,7 @@ class SimulatedSocket:
         return self.endpoint.other
 
     def fileno(self) -> int:
-        return self._number
+        return _DESCRIPTOR
 
     def dup(self) -> "SimulatedSocket":
         return SimulatedSocket(self._loop, self.what)
@@ -262,10 +261,7 @@ class SocketModule:
     def __getattr__(self, name: str) -> Any:
         return getattr(socket, name)
 
-    def socket(self, *args: Any, fileno: int | None = None) -> SimulatedSocket:
-        """A new one, or the one that a descriptor stands for: `OsModule.dup` has made it."""
-        if fileno is not None:
-            return self._network.of_descriptor(fileno)
+    def socket(self, *args: Any) -> SimulatedSocket:
         return SimulatedSocket(self._network.running_loop())
 
 
@@ -281,15 +277,7 @@ class TcpNetwork:
         """How likely it is that bytes arrive in pieces."""
         self._listening: dict[Where, Listening] = {}
         self._open: dict[Endpoint, None] = {}
-        self._descriptors: list[SimulatedSocket] = []
         self._connections = 0
-
-    def descriptor(self, of: SimulatedSocket) -> int:
-        self._descriptors.append(of)
-        return _FIRST_DESCRIPTOR + len(self._descriptors) - 1
-
-    def of_descriptor(self, number: int) -> SimulatedSocket:
-        return self._descriptors[number - _FIRST_DESCRIPTOR]
 
     def pieces(self, data: bytes) -> list[bytes]:
         if self._random.random() >= self.breaks_up or len(data) < 2:

@@ -3,7 +3,7 @@
 Statements are known by their text. One that is not known is a fault of the simulation, and ends the seed.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -13,6 +13,7 @@ from posthouse.storage.shared import state_reader
 from posthouse.storage.shared.commits import commit_call
 from posthouse.storage.shared.logs import definitions, follower, loading, topics_in_doubt
 from posthouse.storage.shared.reads import pieces, reads
+from posthouse.storage.spaces import COORDINATORS
 from tests.simulation.cluster.commit import CommitGroupCall, numbers, open_commit_path, resolve_commit
 from tests.simulation.cluster.tables import LogRow, Tables, TopicRow, newest_version_once
 
@@ -151,11 +152,11 @@ def _read_changes(tables: Tables, values: Sequence[Any]) -> list[Row]:
     (since,) = values
     topics: dict[UUID, None] = {}
     spaces: dict[int, None] = {}
-    for changed_topics, changed_spaces in tables.changes[since:]:
+    for changed_topics, changed_spaces in tables.changes[max(since, 0) :]:
         topics |= dict.fromkeys(changed_topics)
         spaces |= dict.fromkeys(changed_spaces)
     last = len(tables.changes)
-    return [(last, since <= last, list(topics), list(spaces))]
+    return [(last, 0 <= since <= last, list(topics), list(spaces))]
 
 
 def _changed_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
@@ -267,7 +268,7 @@ def _put_state(tables: Tables, values: Sequence[Any]) -> list[Row]:
     return []
 
 
-def _state_rows(tables: Tables, spaces: Sequence[int] | None) -> list[Row]:
+def _state_rows(tables: Tables, spaces: Collection[int] | None) -> list[Row]:
     return [
         (space, key, value)
         for (space, key), (_, value) in tables.state.items()
@@ -395,6 +396,9 @@ _BY_TEXT: dict[str, Statement] = {
     reads._LATEST: _latest,
     # State
     loading._STATE: lambda tables, values: _state_rows(tables, None),
+    f"{loading._STATE} WHERE space IN ({', '.join(str(int(each)) for each in sorted(COORDINATORS))})": (
+        lambda tables, values: _state_rows(tables, COORDINATORS)
+    ),
     f"{loading._STATE} WHERE space = ANY (%s)": lambda tables, values: _state_rows(tables, values[0]),
     state_reader._OF_SHARD: _of_shard,
     state_reader._OF_OWNERS: _of_owners,
