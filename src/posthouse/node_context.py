@@ -90,8 +90,8 @@ class NodeContext:
 
     async def pause(self, seconds: float) -> None:
         """Shorter if the node is to stop."""
-        # Not `wait_for`: in Python 3.11 that returns although it is cancelled, if what it waits for happens in
-        # the same turn. A node that stops does both.
+        # Not `wait_for`: in Python 3.11 that returns although it is cancelled, if what it waits for happens
+        # in the same turn. A node that stops does both.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.stopping.wait()
