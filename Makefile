@@ -192,8 +192,9 @@ torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25)
 
 SEEDS ?= 2000
 JOBS ?= 2
-simulate: $(BIN)/.dev  ## SEEDS (2000) lives of a broker on simulated time, disk and network, from SEED (1) on
+simulate: $(BIN)/.dev  ## SEEDS (2000) lives of a broker, and of three on one database, in simulated time, from SEED (1) on
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
+	$(BIN)/python -m tests.simulation --cluster --seeds $(SEEDS) --seed $(SEED) --jobs $(JOBS)
 
 TARGET ?=
 fuzz: MINUTES ?= 2

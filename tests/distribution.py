@@ -18,6 +18,7 @@ LONGEST: Final = (
     "tests/torture/cluster/test_cluster_rounds.py",
     "tests/protocols/admin/test_openapi.py",
     "tests/simulation/test_seeds.py",
+    "tests/simulation/cluster/test_cluster_seeds.py",
     "tests/crash/test_kill.py",
     "tests/cli/test_cli_storage.py",
     "tests/bench/test_scale_scenarios.py",

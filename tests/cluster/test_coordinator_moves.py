@@ -11,9 +11,11 @@ from aiokafka import AIOKafkaProducer
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import Scope
 from posthouse.node import Node
 from posthouse.node_life import Role
 from posthouse.shared_storage import SharedStorages
+from posthouse.storage.shared.database import DatabaseAway
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.membership.lease import Lease
 from tests.cluster.nodes import coordinates, node, node_settings, nodes, until
@@ -132,3 +134,20 @@ async def test_a_coordinator_that_is_not_wanted_is_better_than_none(
             assert first.epoch > 1
         finally:
             await cannot.stop()
+
+
+async def test_a_broker_that_tries_to_become_the_coordinator_in_vain_stops(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(scopes: object) -> frozenset[Scope]:
+        raise DatabaseAway("the database is away")
+
+    second = node(url, "b")
+    async with nodes(url, "a") as (first,):
+        await second.start()
+        await all_ready(first, 2)
+        scopes = second.parts.life.scopes
+        assert scopes is not None
+        scopes.take = fail  # type: ignore[method-assign]
+    await until(lambda: "broker b cannot become the coordinator" in caplog.text, SECONDS)
+    await second.stop()

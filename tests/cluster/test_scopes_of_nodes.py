@@ -18,6 +18,9 @@ from posthouse.node import Node
 from posthouse.node_life import Role
 from tests.cluster.nodes import coordinates, node, nodes, until
 from tests.cluster.test_processes import NodeProcess
+from tests.late_commits import late_commits
+from tests.protocols.kafka.handlers.group_wire import commit, fetch_offsets, places
+from tests.protocols.kafka.wire import Wire
 
 Sql = psycopg.Connection[tuple[object, ...]]
 SECONDS = 60
@@ -160,3 +163,21 @@ async def move(scope: Scope, first: Node, second: Node) -> None:
         return app is not None and app.broker.holds(scope)
 
     await until(is_moved, SECONDS)
+
+
+async def test_an_offset_that_is_still_being_stored_is_found(url: str) -> None:
+    async with nodes(url, "a") as (only,):
+        app, address = only.parts.life.app, str(only.listeners["kafka"])
+        assert app is not None
+        async with Wire(address) as wire, Wire(address) as other, Wire(address) as third:
+            topic = await wire.create_topic()
+            assert await commit(wire, topic, {0: 1}) == [0]
+            with late_commits(app.broker._storage) as late:
+                committing = asyncio.create_task(commit(wire, topic, {0: 5}))
+                await late.began.wait()
+                fetching = asyncio.create_task(fetch_offsets(other, topic, [0]))
+                for _ in range(20):  # more than enough for an answer that does not wait
+                    assert places(await fetch_offsets(third, topic, [0], group="another")) == {0: -1}
+                late.go_on.set()
+                assert await committing == [0]
+                assert places(await fetching) == {0: 5}

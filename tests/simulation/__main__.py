@@ -2,6 +2,8 @@
 
 python -m tests.simulation --seeds 2000 --seed 1 --jobs 2
 python -m tests.simulation --replay 17 --trace
+
+With --cluster a seed is a life of three brokers on one database.
 """
 
 import argparse
@@ -11,14 +13,29 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from tests.simulation.cluster import cluster_scenario
+from tests.simulation.cluster.cluster_controls import CLUSTER_CONTROLS
 from tests.simulation.controls import CONTROLS
 from tests.simulation.scenario import Result, run
 
 HASH_SEED = "0"
 """The order in which a set of bytes is walked depends on it, so it belongs to the seed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mode:
+    flag: str
+    run: Callable[..., Result]
+    controls: Mapping[str, Any]
+
+
+ALONE = Mode("", run, CONTROLS)
+CLUSTER = Mode(" --cluster", cluster_scenario.run, CLUSTER_CONTROLS)
 
 
 def main() -> int:
@@ -37,6 +54,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("--cluster", action="store_true", help="three brokers on one database")
     parser.add_argument("--seeds", type=int, default=100, help="how many (100)")
     parser.add_argument("--seed", type=int, default=1, help="the first one (1)")
     parser.add_argument(
@@ -47,15 +65,21 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--save", type=Path, metavar="FILE", help="with --replay: store the history")
     parser.add_argument(
         "--control",
-        choices=CONTROLS,
+        choices=sorted({*CONTROLS, *CLUSTER_CONTROLS}),
         default="none",
-        help="break the broker or its disk in this way, which must show",
+        help="break the broker, its disk or its database in this way, which must show",
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.mode = CLUSTER if options.cluster else ALONE
+    if options.control not in options.mode.controls:
+        parser.error(f"{options.control} is a control of the other mode")
+    return options
 
 
 def _replay(options: argparse.Namespace) -> int:
-    result = run(options.replay, keep_trace=options.trace, control=CONTROLS[options.control])
+    mode: Mode = options.mode
+    control = mode.controls[options.control]
+    result = mode.run(options.replay, keep_trace=options.trace, control=control)
     for line in result.trace or ():
         print(line)
     if options.save is not None:
@@ -87,12 +111,13 @@ def _run_all(options: argparse.Namespace) -> int:
     summary = Summary()
     began = time.monotonic()
     try:
-        for result in _results(seeds, options.jobs, options.control):
+        for result in _results(options.mode, seeds, options.jobs, options.control):
             summary.add(result)
             if not result.is_good:
                 print(f"\r{result}")
                 control = "" if options.control == "none" else f" --control {options.control}"
-                print(f"  python -m tests.simulation --replay {result.seed} --trace{control}", flush=True)
+                replay = f"--replay {result.seed} --trace{control}"
+                print(f"  python -m tests.simulation{options.mode.flag} {replay}", flush=True)
             if summary.seeds % 20 == 0 or summary.seeds == len(seeds):
                 _show_progress(summary, len(seeds), time.monotonic() - began)
     except KeyboardInterrupt:
@@ -101,19 +126,20 @@ def _run_all(options: argparse.Namespace) -> int:
     return 1 if summary.bad else 0
 
 
-def _results(seeds: Iterable[int], jobs: int, control: str) -> Iterator[Result]:
+def _results(mode: Mode, seeds: Iterable[int], jobs: int, control: str) -> Iterator[Result]:
     gc.freeze()
     if jobs == 1:
         for seed in seeds:
-            yield _one((seed, control))
+            yield _one((mode.flag, seed, control))
         return
     with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        yield from pool.imap(_one, ((seed, control) for seed in seeds), chunksize=4)
+        yield from pool.imap(_one, ((mode.flag, seed, control) for seed in seeds), chunksize=4)
 
 
-def _one(asked: tuple[int, str]) -> Result:
-    seed, control = asked
-    result = run(seed, control=CONTROLS[control])
+def _one(asked: tuple[str, int, str]) -> Result:
+    flag, seed, control = asked
+    mode = CLUSTER if flag else ALONE
+    result = mode.run(seed, control=mode.controls[control])
     result.history.clear()  # it is judged, and need not be carried to another process
     return result
 

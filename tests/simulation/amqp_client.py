@@ -4,6 +4,7 @@ from typing import Any, Self
 
 from pamqp.commands import Basic, Channel, Connection, Exchange, Queue
 
+from tests.protocols.amqp.wire import Closed
 from tests.simulation.amqp_wire import AmqpWire
 from tests.simulation.kafka_client import SECONDS
 from tests.simulation.kafka_wire import Lost
@@ -11,19 +12,20 @@ from tests.simulation.machine import AMQP_PORT
 from tests.wire.amqp import Content
 
 CHANNEL = 1
+LOCAL = "127.0.0.1"
 FANOUT = "everywhere"
 
 
 class AmqpClient:
-    def __init__(self) -> None:
-        self._wire = AmqpWire(AMQP_PORT)
+    def __init__(self, host: str = LOCAL) -> None:
+        self._wire = AmqpWire(AMQP_PORT, host)
         self.arrived: list[Content] = []
         """Messages that came while an answer was waited for."""
 
     async def open(self) -> Self:
         try:
             await self._wire.open()
-        except (OSError, EOFError, AssertionError) as error:
+        except (OSError, EOFError, AssertionError, Closed) as error:
             self.close()
             raise Lost(repr(error)) from None
         await self.call(Channel.Open(), Channel.OpenOk)

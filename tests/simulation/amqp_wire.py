@@ -13,8 +13,8 @@ _SECONDS = 10.0
 class AmqpWire(Wire, asyncio.Protocol):
     """Without streams, as `kafka_wire`: what arrives is taken apart at once."""
 
-    def __init__(self, port: int) -> None:
-        super().__init__("127.0.0.1", port)
+    def __init__(self, port: int, host: str) -> None:
+        super().__init__(host, port)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._bytes = bytearray()

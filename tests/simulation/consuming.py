@@ -21,6 +21,9 @@ from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
 from tests.simulation.recorder import Recorder
 
+MOST_RESTS = 50
+"""How often in a row a fetch may bring nothing: a broker may not have heard yet what others wrote."""
+
 
 class Consumer:
     def __init__(
@@ -91,7 +94,14 @@ class Consumer:
     def _note_watermarks(self, invoked: int, partition: Partition, found: Fetched) -> None:
         self.recorder.history.append(
             Watermarks(
-                self.process, invoked, self.recorder.now, partition, found.start, found.stable, found.end
+                self.process,
+                invoked,
+                self.recorder.now,
+                partition,
+                found.start,
+                found.stable,
+                found.end,
+                self.client.broker,
             )
         )
 
@@ -145,11 +155,12 @@ async def read_all(
 ) -> None:
     """For the end, when everything works: all of these partitions."""
     starts = await client.starts_of(partitions)
+    ends = await client.ends_of(partitions, committed_only=committed_only)
     records: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in partitions}
-    ends: dict[Partition, int] = {}
-    positions = dict(starts)
+    positions = {each: start for each, start in starts.items() if start < ends[each]}
+    rests = 0
     while positions:
-        fetched = await client.fetch(positions, committed_only=committed_only, wait_ms=0, max_bytes=100_000)
+        fetched = await client.fetch(positions, committed_only=committed_only, wait_ms=50, max_bytes=100_000)
         has_moved = False
         for partition, found in fetched.items():
             if isinstance(found, Refused):
@@ -158,12 +169,13 @@ async def read_all(
             if found.next > positions[partition]:
                 has_moved = True
                 del positions[partition]  # it goes behind those that got nothing, whose turn it is
-            ends[partition] = found.stable if committed_only else found.end
+            ends[partition] = max(ends[partition], found.stable if committed_only else found.end)
             if found.next < ends[partition]:
                 positions[partition] = found.next
             else:
                 positions.pop(partition, None)
-        if not has_moved:
+        rests = 0 if has_moved else rests + 1
+        if rests == MOST_RESTS:
             break  # the checker hears of it
     for partition, start in starts.items():
         final = FinalRead(partition, committed_only, start, ends[partition], records[partition])

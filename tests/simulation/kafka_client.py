@@ -72,6 +72,7 @@ from tests.simulation.machine import KAFKA_PORT
 T = TypeVar("T", bound=Message)
 
 EARLIEST = -2
+LATEST = -1
 SECONDS = 5.0
 """How long an answer is waited for."""
 
@@ -86,6 +87,8 @@ class KafkaClient:
     def __init__(self) -> None:
         self._wire: KafkaWire | None = None
         self.topics: dict[str, bytes] = {}
+        self.broker = ""
+        """Which of several was asked last."""
 
     def disconnect(self) -> None:
         if self._wire is not None:
@@ -105,7 +108,14 @@ class KafkaClient:
                 self._wire = await KafkaWire.connect(KAFKA_PORT)
         except Lost as error:
             return [error] * len(requests)
-        wire = self._wire
+        answers = await self.answers_of(self._wire, requests, answer)
+        if self._wire is not None and self._wire.lost is not None:
+            self._wire = None
+        return answers
+
+    async def answers_of(
+        self, wire: KafkaWire, requests: Sequence[Message], answer: type[T]
+    ) -> list[T | Lost]:
         deadline = asyncio.get_running_loop().call_later(SECONDS, wire.lose, "no answer in time")
         answers: list[T | Lost] = []
         for sent in [wire.send(request) for request in requests]:
@@ -113,8 +123,6 @@ class KafkaClient:
             assert isinstance(response, (answer, Lost))
             answers.append(response)
         deadline.cancel()
-        if wire.lost is not None:
-            self._wire = None
         return answers
 
     async def create_topics(self, topics: Mapping[str, int], configs: Mapping[str, str]) -> None:
@@ -201,24 +209,34 @@ class KafkaClient:
         return found
 
     async def starts_of(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
+        return await self._offsets_of(partitions, EARLIEST)
+
+    async def ends_of(self, partitions: Sequence[Partition], *, committed_only: bool) -> dict[Partition, int]:
+        """What all brokers have written, or what is decided of it."""
+        return await self._offsets_of(partitions, LATEST, committed_only=committed_only)
+
+    async def _offsets_of(
+        self, partitions: Sequence[Partition], timestamp: int, *, committed_only: bool = False
+    ) -> dict[Partition, int]:
         request = ListOffsetsRequest(
+            isolation_level=int(committed_only),
             topics=[
                 ListOffsetsTopic(
                     name=topic,
                     partitions=[
-                        ListOffsetsPartition(partition_index=each, timestamp=EARLIEST) for each in indexes
+                        ListOffsetsPartition(partition_index=each, timestamp=timestamp) for each in indexes
                     ],
                 )
                 for topic, indexes in _by_topic(partitions).items()
-            ]
+            ],
         )
         response = await self.ask(request, ListOffsetsResponse)
-        starts = {}
+        offsets = {}
         for topic in response.topics:
             for found in topic.partitions:
                 check(found.error_code)
-                starts[topic.name, found.partition_index] = found.offset
-        return starts
+                offsets[topic.name, found.partition_index] = found.offset
+        return offsets
 
     async def delete_records(self, partition: Partition, before: int) -> None:
         topic, index = partition

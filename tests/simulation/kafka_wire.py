@@ -28,9 +28,9 @@ class KafkaWire(asyncio.Protocol):
         """Why it is of no use any more."""
 
     @classmethod
-    async def connect(cls, port: int) -> Self:
+    async def connect(cls, port: int, host: str = "127.0.0.1") -> Self:
         try:
-            _, wire = await asyncio.get_running_loop().create_connection(cls, "127.0.0.1", port)
+            _, wire = await asyncio.get_running_loop().create_connection(cls, host, port)
         except OSError as error:
             raise Lost(str(error)) from None
         return wire

@@ -134,11 +134,16 @@ class Loop(_Base):
     def bury(self) -> None:
         """Let the coroutines of the dead unwind, now that nobody is left whom that could disturb."""
         self.process.is_dead = True
+        buried: set[asyncio.Task[Any]] = set()
         asyncio._set_running_loop(self)
         try:
-            for task in asyncio.all_tasks(self):
-                with suppress(Exception, PowerCut):  # some mind, and would do things that are not possible
-                    task.get_coro().close()
+            while tasks := asyncio.all_tasks(self) - buried:
+                for task in tasks:
+                    with suppress(
+                        Exception, PowerCut
+                    ):  # some mind, and would do things that are not possible
+                        task.get_coro().close()
+                buried |= tasks  # some have begun others in their last moment
         finally:
             asyncio._set_running_loop(None)
 

@@ -114,7 +114,7 @@ class Socket(asyncio.Transport):
             data = self._arrived.popleft()
             self.network.world.note_bytes(self.name, data)
             self.peer.taken(len(data))
-            _hand_over(self.protocol, data)
+            hand_over(self.protocol, data)
         if self._ended and not self._arrived and self._is_reading and not self._lost:
             self._lose(None)
 
@@ -165,7 +165,7 @@ class Socket(asyncio.Transport):
             self.protocol.connection_lost(error)
 
 
-def _hand_over(protocol: asyncio.BaseProtocol, data: bytes) -> None:
+def hand_over(protocol: asyncio.BaseProtocol, data: bytes) -> None:
     if isinstance(protocol, asyncio.BufferedProtocol):
         view = memoryview(data)
         while view:

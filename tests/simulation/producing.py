@@ -120,7 +120,7 @@ async def produce(sender: Sender, requests: int, *, idempotent: bool) -> None:
         ahead = sender.random.randrange(1, REQUESTS_AHEAD + 1)
         requests -= ahead
         await _send(sender, [sender.new_request() for _ in range(ahead)], again=idempotent)
-        await asyncio.sleep(PAUSE * sender.random.random())
+        await asyncio.sleep(PAUSE * sender.recorder.pace * sender.random.random())
     sender.client.disconnect()
 
 

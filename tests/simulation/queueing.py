@@ -1,12 +1,13 @@
 """Publishers that wait for confirms, and consumers that acknowledge, one by one or in transactions."""
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 
 from pamqp.commands import Basic, Confirm, Tx
 
 from tests.checker.history import Ack, Deliver, Drained, Outcome, Publish
-from tests.simulation.amqp_client import FANOUT, AmqpClient, value_of
+from tests.simulation.amqp_client import FANOUT, LOCAL, AmqpClient, value_of
 from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
 from tests.simulation.recorder import Recorder
@@ -14,7 +15,11 @@ from tests.wire.amqp import Content
 
 
 class Publisher:
-    def __init__(self, recorder: Recorder, random: Random, queues: list[str]) -> None:
+    def __init__(
+        self, recorder: Recorder, random: Random, queues: list[str], host: Callable[[], str] = lambda: LOCAL
+    ) -> None:
+        """`host` is called for each connection: it may be that of another broker."""
+        self._host = host
         self.recorder = recorder
         self.random = random
         self.queues = queues
@@ -67,7 +72,7 @@ class Publisher:
 
     async def _connect(self) -> AmqpClient:
         if self._client is None:
-            client = await AmqpClient().open()
+            client = await AmqpClient(self._host()).open()
             self._client = client
             self._tag = 0
             try:
@@ -87,14 +92,17 @@ class Publisher:
 class QueueConsumer:
     """One life of a consumer: a connection, some messages, and an end that may be abrupt."""
 
-    def __init__(self, recorder: Recorder, random: Random, queue: str) -> None:
+    def __init__(
+        self, recorder: Recorder, random: Random, queue: str, host: Callable[[], str] = lambda: LOCAL
+    ) -> None:
+        self._host = host
         self.recorder = recorder
         self.random = random
         self.queue = queue
         self.process = recorder.process()
 
     async def live(self) -> None:
-        client = await AmqpClient().open()
+        client = await AmqpClient(self._host()).open()
         try:
             in_transactions = self.random.random() < 0.5
             if in_transactions:
@@ -158,7 +166,7 @@ async def publish(publisher: Publisher, rounds: int) -> None:
             rounds -= 1
         except Lost:
             await asyncio.sleep(PAUSE)
-        await asyncio.sleep(PAUSE * publisher.random.random())
+        await asyncio.sleep(PAUSE * publisher.recorder.pace * publisher.random.random())
     publisher.disconnect()
 
 
@@ -170,10 +178,11 @@ async def consume_queue(consumer: QueueConsumer) -> None:
             await asyncio.sleep(PAUSE)
 
 
-async def drain(recorder: Recorder, queue: str) -> None:
-    """For the end, when everything works and nobody else consumes."""
-    client = await AmqpClient().open()
-    values = []
+async def drain(recorder: Recorder, queue: str, host: str = LOCAL, values: list[int] | None = None) -> None:
+    """For the end, when everything works and nobody else consumes. `values` are those that an attempt has got
+    before it failed."""
+    client = await AmqpClient(host).open()
+    values = [] if values is None else values
     while (value := await client.get(queue)) is not None:
         values.append(value)
     recorder.history.append(Drained(queue, values))

@@ -15,6 +15,8 @@ class Recorder:
         self._values = itertools.count(1)
         self._processes = itertools.count(1)
         self._transactions = itertools.count(1)
+        self.pace = 1.0
+        """How much longer than usual clients rest between pieces of work: it is to last for the faults."""
         self.is_over = False
         """Whether clients are to begin nothing more."""
 

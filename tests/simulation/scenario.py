@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from posthouse.model.errors import PosthouseError
 from posthouse.storage.files.system.disk import SyncFailed
@@ -62,6 +62,17 @@ class Result:
         return f"seed {self.seed}: " + ("; ".join(list(problems)[:SHOWN]) or "good")
 
 
+class Observed(Protocol):
+    """What is logged belongs to it."""
+
+    world: World
+    is_sound: bool
+    """Nothing was broken on purpose."""
+
+    def fail(self, reason: str) -> None:
+        """It has gone wrong."""
+
+
 class Scenario:
     def __init__(self, seed: int, *, keep_trace: bool = False, control: Control = NONE) -> None:
         self.world = World(seed, keep_trace=keep_trace)
@@ -102,7 +113,7 @@ class Scenario:
             self._over = True
 
     def run(self) -> Result:
-        with installed(self.machine), _quiet(self):
+        with installed(self.machine), quiet(self):
             self.machine.boot()
             main = self.loop.create_task(self._main())
             main.add_done_callback(self._ended)
@@ -184,7 +195,7 @@ class Scenario:
 
 
 @contextmanager
-def _quiet(scenario: Scenario) -> Iterator[None]:
+def quiet(scenario: Observed) -> Iterator[None]:
     """Log lines go into the trace; those about mistakes of the broker's own count as failures."""
     handler = _Lines(scenario)
     root = logging.getLogger("posthouse")
@@ -201,7 +212,7 @@ def _quiet(scenario: Scenario) -> Iterator[None]:
 
 
 class _Lines(logging.Handler):
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: Observed) -> None:
         super().__init__()
         self._scenario = scenario
 

@@ -124,7 +124,7 @@ async def process(processor: Processor, transactions: int) -> None:
             await processor.transact()
         except (Lost, Refused):
             has_begun = False
-        await asyncio.sleep(PAUSE * 2 * processor.random.random())
+        await asyncio.sleep(PAUSE * 2 * processor.recorder.pace * processor.random.random())
     while True:  # what it left open must not hold others up
         try:
             await processor.begin()

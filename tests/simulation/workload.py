@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.checker.history import Partition
 from tests.checker.report import Anomaly
+from tests.simulation.amqp_client import LOCAL
 from tests.simulation.consuming import Consumer, consume, trim
 from tests.simulation.kafka_client import KafkaClient
 from tests.simulation.membership import Member, take_part
@@ -34,7 +35,15 @@ QUEUES = ["parcels", "letters"]
 
 
 class Workload:
-    def __init__(self, world: World, recorder: Recorder, connect: Callable[[], KafkaClient]) -> None:
+    def __init__(
+        self,
+        world: World,
+        recorder: Recorder,
+        connect: Callable[[], KafkaClient],
+        queue_host: Callable[[], str] = lambda: LOCAL,
+    ) -> None:
+        """Every client of queues asks for its `queue_host` when it connects."""
+        self._queue_host = queue_host
         self._world = world
         self._random = world.random("workload")
         self._recorder = recorder
@@ -88,7 +97,7 @@ class Workload:
 
     def _publishers(self) -> list[Work]:
         publishers = [
-            Publisher(self._recorder, self._world.random(f"publisher {number}"), QUEUES)
+            Publisher(self._recorder, self._world.random(f"publisher {number}"), QUEUES, self._queue_host)
             for number in range(2)
         ]
         return [publish(publisher, self._random.randrange(2, 9)) for publisher in publishers]
@@ -121,7 +130,7 @@ class Workload:
         work = []
         for number, queue in enumerate((*QUEUES, self._random.choice(QUEUES))):
             random = self._world.random(f"queue consumer {number}")
-            work.append(consume_queue(QueueConsumer(self._recorder, random, queue)))
+            work.append(consume_queue(QueueConsumer(self._recorder, random, queue, self._queue_host)))
         return work
 
 

@@ -69,6 +69,8 @@ class GroupOffsets:
         self._retention_ms = settings.offsets_retention_minutes * 60_000
         self._offsets = Offsets()
         self._last_commit: asyncio.Future[list[Outcome]] | None = None
+        self._in_flight: dict[GroupId, asyncio.Future[list[Outcome]]] = {}
+        """The last commit of each group that has one under way."""
         self.unstable = unstable
         self._share_groups = share_groups
         shared = storage.shared_state
@@ -123,7 +125,7 @@ class GroupOffsets:
             else:
                 done.set_exception(error)
 
-        self._store(puts).add_done_callback(finish)
+        self._store_of(group, puts).add_done_callback(finish)
         return done
 
     async def commit_in_turns(
@@ -147,7 +149,27 @@ class GroupOffsets:
                 if topic not in self._storage.topics:
                     raise UnknownPartition(f"the topic {topic.hex()} was deleted meanwhile")
             if puts:
-                await self._store(puts)
+                await self._store_of(group, puts)
+
+    def _store_of(self, group: GroupId, puts: list[Put]) -> "asyncio.Future[list[Outcome]]":
+        def ended(stored: "asyncio.Future[list[Outcome]]") -> None:
+            if self._in_flight.get(group) is stored:
+                del self._in_flight[group]
+
+        stored = self._in_flight[group] = self._store(puts)
+        stored.add_done_callback(ended)
+        return stored
+
+    def are_in_flight(self, group: GroupId) -> bool:
+        """Whether members have committed offsets that are not durable yet."""
+        return group in self._in_flight
+
+    async def landed(self, group: GroupId) -> None:
+        """Wait for the commits that are under way now. A member that takes over a partition must see what the
+        member before it was allowed to commit, even if storage takes longer than the rebalance: otherwise it
+        begins too early, and its commits go back."""
+        if (last := self._in_flight.get(group)) is not None:
+            await asyncio.wait([last])
 
     def check_member(
         self, group_id: GroupId, identity: MemberIdentity, *, transactional: bool = False

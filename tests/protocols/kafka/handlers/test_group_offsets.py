@@ -1,5 +1,6 @@
 """OffsetCommit, OffsetFetch, OffsetDelete."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from posthouse.protocols.kafka.codec.generated.offset_fetch import (
 )
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.testing import AsyncBroker
+from tests.late_commits import late_commits
 from tests.protocols.kafka.handlers.group_wire import beat, commit, fetch_offsets, join_alone, places
 from tests.protocols.kafka.wire import Wire
 
@@ -47,6 +49,21 @@ async def test_what_is_committed_is_found(wire: Wire, topic: bytes) -> None:
     everything = await fetch_offsets(wire, None, [])
     assert places(everything) == {0: 5, 1: 7}
     assert everything.topics[0].topic_id == topic
+
+
+async def test_an_offset_that_is_still_being_stored_is_found(
+    wire: Wire, broker: AsyncBroker, topic: bytes
+) -> None:
+    assert await commit(wire, topic, {0: 1}) == [0]
+    async with Wire(broker.kafka) as other, Wire(broker.kafka) as third:
+        with late_commits(broker.app.broker._storage) as late:
+            committing = asyncio.create_task(commit(wire, topic, {0: 5}))
+            await late.began.wait()
+            fetching = asyncio.create_task(fetch_offsets(other, topic, [0]))
+            assert places(await fetch_offsets(third, topic, [0], group="another")) == {0: -1}
+            late.go_on.set()
+            assert await committing == [0]
+            assert places(await fetching) == {0: 5}
 
 
 async def test_a_group_that_nobody_knows_has_read_nothing(wire: Wire, topic: bytes) -> None:

@@ -41,20 +41,33 @@ def handle(
     context: Context, request: OffsetFetchRequest
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     offsets = context.broker.groups.offsets
+    wanted = _groups(context, request)
     if offsets.reading is not None:
-        return _read_and_handle(context, request, offsets.reading)
+        return _read_and_handle(context, request, offsets, offsets.reading)
+    if any(offsets.are_in_flight(GroupId(each.group_id)) for each in wanted):
+        return _wait_and_handle(context, request, offsets)
     stable = request.require_stable
-    groups = [_of_group(context, offsets, each, stable) for each in _groups(context, request)]
-    return _response(context, groups)
+    return _response(context, [_of_group(context, offsets, each, stable) for each in wanted])
+
+
+async def _wait_and_handle(
+    context: Context, request: OffsetFetchRequest, offsets: GroupOffsets
+) -> OffsetFetchResponse:
+    wanted = _groups(context, request)
+    for each in wanted:
+        await offsets.landed(GroupId(each.group_id))
+    stable = request.require_stable
+    return _response(context, [_of_group(context, offsets, each, stable) for each in wanted])
 
 
 async def _read_and_handle(
-    context: Context, request: OffsetFetchRequest, reading: OffsetReading
+    context: Context, request: OffsetFetchRequest, known: GroupOffsets, reading: OffsetReading
 ) -> OffsetFetchResponse:
     answers = []
     for wanted in _groups(context, request):
         refused = _refusal(context, wanted)
         if refused is None:
+            await known.landed(GroupId(wanted.group_id))
             try:
                 offsets = await reading.read([GroupId(wanted.group_id)])
             except NotCoordinator as error:

@@ -294,7 +294,8 @@ class BrokerRegistry:
         self._sooner.clear()
         while (left := began + self._pause_seconds - asyncio.get_running_loop().time()) > 0:
             try:
-                await asyncio.wait_for(self._sooner.wait(), left)
+                async with asyncio.timeout(left):
+                    await self._sooner.wait()
             except TimeoutError:
                 return
             self._sooner.clear()

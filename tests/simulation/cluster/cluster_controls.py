@@ -1,0 +1,42 @@
+"""Negative controls: clusters without one of their safeguards, which the checker must notice."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from posthouse.broker.groups.committing import GroupOffsets
+from posthouse.storage.shared.commits.commit_call import CommitCall
+from tests.simulation.cluster.cluster_faults import KINDS
+from tests.simulation.cluster.database_server import DatabaseServer
+from tests.simulation.controls import OpenDoor
+from tests.storage.shared.broken_calls import ForgetfulCall, VeryHastyCall
+
+
+def _nothing(server: DatabaseServer) -> None:
+    """The database as it is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterControl:
+    prepare: Callable[[DatabaseServer], None] = _nothing
+    commit_call: type[CommitCall] = CommitCall
+    group_offsets: type[GroupOffsets] = GroupOffsets
+    kinds: Sequence[str] = tuple(KINDS)
+    """Of faults: those that can bring it to light."""
+
+
+def _no_fencing(server: DatabaseServer) -> None:
+    server.tables.fences = False
+
+
+NO_CONTROL = ClusterControl()
+CLUSTER_CONTROLS = {
+    "none": NO_CONTROL,
+    "no-fencing": ClusterControl(prepare=_no_fencing, kinds=("pause", "cut from database")),
+    "repeated-commit": ClusterControl(
+        commit_call=ForgetfulCall, kinds=("lost answers", "database restart", "lost connections")
+    ),
+    "hasty-acknowledgement": ClusterControl(
+        commit_call=VeryHastyCall, kinds=("kill", "database restart", "cut from database")
+    ),
+    "open-door": ClusterControl(group_offsets=OpenDoor),
+}
