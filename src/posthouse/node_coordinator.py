@@ -82,7 +82,11 @@ class CoordinatorScope:
 
     async def run(self) -> None:
         """Until it is cancelled: then the app has to be stopped."""
+        task = asyncio.current_task()
+        assert task is not None
         while True:
+            if task.cancelling():  # and what was unloaded then has failed: that error has replaced it
+                raise asyncio.CancelledError
             if self.held is None:
                 await self._campaign.run(self._scopes)
                 try:
