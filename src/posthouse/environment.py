@@ -37,6 +37,7 @@ OTHERS = frozenset(
         "FRAMEWORKS",
         "JAVA",
         "KILLS",
+        "LONG",
         "PURE",
         "QUEUE_KILLS",
         "SEED",

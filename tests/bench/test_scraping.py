@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import counting, scraping
+from tests.yardstick import slowness
 
 
 def test_a_broker_is_scraped_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,9 +36,9 @@ def test_a_scrape_takes_less_than_a_percent_of_a_second(
 
 def test_counting_takes_little() -> None:
     """Of a produce request, which takes 50 µs and more, and of a message, which takes 10 and more. Twice the
-    percent: the machine may be busy, and the benchmark is exact."""
-    assert counting.produce_seconds() < 1.0e-6
-    assert counting.message_seconds() < 0.2e-6
+    percent: the benchmark is exact."""
+    assert min(counting.produce_seconds() / slowness() for _ in range(3)) < 1.0e-6
+    assert min(counting.message_seconds() / slowness() for _ in range(3)) < 0.2e-6
 
 
 @pytest.mark.parametrize(

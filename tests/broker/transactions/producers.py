@@ -87,7 +87,11 @@ class Bench:
 
     async def start(self, topic: str = "t", partitions: int = 2) -> None:
         await self.broker.start()
-        await self.broker.coordinate()
+        try:
+            await self.broker.coordinate()
+        except BaseException:
+            await self.broker.stop()
+            raise
         if not len(self.broker.topics):
             [made] = await self.broker.create_topics([NewTopic(name=topic, partitions=partitions)])
             assert isinstance(made, Topic)

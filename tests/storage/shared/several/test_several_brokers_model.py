@@ -122,6 +122,7 @@ class _Scene:
         self._number = 0
         self._hints: list[LogNews] = []
         self._known: dict[tuple[int, PartitionId], Bounds] = {}
+        self._one_by_one = asyncio.Lock()
         self._consumers = [
             _Consumer(log, stable_only=stable_only) for log in logs for stable_only in (False, True)
         ]
@@ -211,7 +212,8 @@ class _Scene:
         assert a._upkeep is not None
         part = chosen.randrange(6)
         if part < 2:
-            await a._upkeep._housekeeping._parts[part].run_once()
+            async with self._one_by_one:  # as a coordinator does it
+                await a._upkeep._housekeeping._parts[part].run_once()
             return
         storage = chosen.choice(self._brokers)
         if part == 2:

@@ -129,6 +129,8 @@ class Reads:
         async for chunk in self._chunks(log, offset, end, max_bytes, aborted):
             # A chunk may begin before: the index of a segment does not know every batch.
             part, is_cut = _cut(chunk.data, following, end, room, at_least_one and not chunks)
+            if chunks and len(part) and _base_offset(part) < following:
+                break  # compaction has joined what follows with what was read: the next read returns that
             following = chunk.next
             if len(part):
                 chunks.append(part)
@@ -306,6 +308,11 @@ def _below(chunk: CheckedBatches, limit: int) -> CheckedBatches:
         if header.base_offset >= limit:
             return CheckedBatches(memoryview(chunk.data)[:position], chunk.base, limit)
     return chunk
+
+
+def _base_offset(batches: Readable) -> int:
+    _, header = next(iter(iter_headers(batches)))
+    return header.base_offset
 
 
 def _joined(chunks: Sequence[Readable]) -> Readable:
