@@ -13,6 +13,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.reads import found_pieces
 from posthouse.storage.shared.reads.found_pieces import FoundPieces, RememberedPieces
+from posthouse.storage.shared.reads.piece_reader import CheckedBatches
 from posthouse.storage.shared.reads.runs import RunRow, SegmentRow
 from tests.storage.batches import append, make_topic, values_in
 from tests.storage.compacted import Writer, compacted_topic, marker, put
@@ -141,6 +142,27 @@ async def test_compaction_of_this_broker_is_seen_at_once(cold: SharedStorage) ->
     await cold.compact()
     assert cold.metrics.compacted_partitions == 1
     assert b"0" not in values_in((await cold.read(partition, 0, 2**20)).data).values()
+
+
+async def test_compaction_of_another_broker_in_the_middle_of_a_read_shows_no_offset_twice(
+    cold: SharedStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It joins batches: that at the next offset then begins before what was read."""
+    topic = make_topic("t", 2)
+    await cold.create_topics([topic])
+    partition, joined = topic.partition(0), topic.partition(1)
+    for number in range(3):
+        await cold.commit([append(partition, b"%d" % number)])
+    await cold.commit([append(joined, b"0", b"1", b"2")])
+    before = bytes((await cold.read(partition, 1, 1)).data)
+    after = bytes((await cold.read(joined, 0, 2**20)).data)
+
+    async def chunks(*_: object) -> AsyncIterator[CheckedBatches]:
+        yield CheckedBatches(before, 1, 2)
+        yield CheckedBatches(after, 0, 3)
+
+    monkeypatch.setattr(cold._reads, "_chunks", chunks)
+    assert bytes((await cold.read(partition, 1, 2**20)).data) == before
 
 
 async def test_a_transaction_that_is_aborted_later_is_not_shown(
