@@ -25,6 +25,7 @@ from tests.protocols.amqp.codec.amqp_cases import (
     publish,
     raw,
 )
+from tests.yardstick import slowness
 
 pytestmark = pytest.mark.filterwarnings("ignore:This command is deprecated")
 
@@ -168,7 +169,10 @@ def test_a_large_table_of_small_values(value: bytes) -> None:
     array = b"A" + (len(value) * 20_000).to_bytes(4) + value * 20_000
     table = (len(array) + 2).to_bytes(4) + b"\x01a" + array
     payload = b"\0\x0a\0\x0b" + table + b"\x05PLAIN" + b"\0\0\0\0" + b"\x05en_US"
-    begun = time.process_time()
-    (event,) = opened(frame_max=1 << 20).feed(raw(1, 0, payload))
-    assert time.process_time() - begun < 1
+    spent = []
+    for _ in range(3):
+        begun = time.thread_time()
+        (event,) = opened(frame_max=1 << 20).feed(raw(1, 0, payload))
+        spent.append((time.thread_time() - begun) / slowness())
+    assert min(spent) < 1
     assert len(event[2].client_properties["a"]) == 20_000  # type: ignore[union-attr, misc]
