@@ -79,6 +79,7 @@ class Brokers:
                 for at in range(len(COUNTS)):
                     count = COUNTS[(at + number) % len(COUNTS)]  # in turn, each of them first
                     self._stage.display.say(f"  round {number + 1}: {load.name}, {count} brokers")
+                    os.sync()  # the disk of the object store does not write what others have left
                     with (
                         place_of(load.contender, self._stage.servers) as place,
                         cluster_of(place, count) as brokers,
@@ -106,7 +107,8 @@ class Brokers:
                 self._note(_PRODUCE, load, brokers, worked, cpu)
             use, megabytes = use_of(place.database).since(before), worked.bytes / 1e6
         if (found := records_in(brokers[0], spread)) != worked.records:
-            raise NotDone(f"{found} of {worked.records} records were acknowledged")
+            words = "\n".join(each.last_words() for each in brokers)
+            raise NotDone(f"{found} of {worked.records} records were acknowledged; brokers said:\n{words}")
         for unit, value in (
             ("transactions per MB", use.transactions / megabytes),
             ("bytes of WAL per MB", use.wal_bytes / megabytes),

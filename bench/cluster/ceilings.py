@@ -56,17 +56,20 @@ class Ceilings:
         return tuple(self._found[_name(doing, OBJECT_BYTES, is_file), "MB/s"])
 
     async def _objects(self, size: int, *, in_directory: bool) -> None:
-        address = self._stage.servers.new_objects(in_directory=in_directory)
-        store = open_object_store(address, timeout=_TIMEOUT)
+        with self._stage.servers.new_objects(in_directory=in_directory) as address:
+            store = open_object_store(address, timeout=_TIMEOUT)
+            try:
+                await self._put_and_read(store, size, in_directory)
+            finally:
+                await store.close()
+
+    async def _put_and_read(self, store: ObjectStore, size: int, in_directory: bool) -> None:
         data = os.urandom(size)
-        try:
-            await store.put("ceiling/first", data)
-            put = _name("put", size, in_directory)
-            count = await self._repeated(put, size, lambda number: store.put(f"ceiling/{number}", data))
-            read = _name("read", size, in_directory)
-            await self._repeated(read, size, lambda number: _read(store, f"ceiling/{number % count}", size))
-        finally:
-            await store.close()
+        await store.put("ceiling/first", data)
+        put = _name("put", size, in_directory)
+        count = await self._repeated(put, size, lambda number: store.put(f"ceiling/{number}", data))
+        read = _name("read", size, in_directory)
+        await self._repeated(read, size, lambda number: _read(store, f"ceiling/{number % count}", size))
 
     async def _repeated(self, name: str, size: int, work: Callable[[int], Awaitable[None]]) -> int:
         """How often it was done."""
@@ -91,8 +94,10 @@ class Ceilings:
         name = f"inline values of {INLINE_BYTES >> 10} KiB" + (", synchronous standby" if has_standby else "")
         data = os.urandom(INLINE_BYTES)
         took: list[int] = []
-        database = self._stage.servers.new_database(has_standby=has_standby)
-        with psycopg.connect(database, autocommit=True) as connection:
+        with (
+            self._stage.servers.new_database(has_standby=has_standby) as database,
+            psycopg.connect(database, autocommit=True) as connection,
+        ):
             connection.execute("CREATE TABLE ceiling (data bytea)")
             connection.execute("ALTER TABLE ceiling ALTER data SET STORAGE EXTERNAL")
             before = used(self._stage.servers, [])

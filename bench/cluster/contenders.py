@@ -1,7 +1,7 @@
 """What is compared: the local engine, and the shared storage by latency and replication."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -48,9 +48,10 @@ class Place:
 
 @contextmanager
 def place_of(contender: Contender, servers: Servers) -> Iterator[Place]:
-    with TemporaryDirectory(dir=servers.directory) as scratch:
+    with ExitStack() as stack:
+        scratch = stack.enter_context(TemporaryDirectory(dir=servers.directory))
         database = None
         if contender.latency is not None:
-            database = servers.new_database(has_standby=contender.has_standby)
-        objects = servers.new_objects(in_directory=contender.in_directory)
+            database = stack.enter_context(servers.new_database(has_standby=contender.has_standby))
+        objects = stack.enter_context(servers.new_objects(in_directory=contender.in_directory))
         yield Place(directory=Path(scratch), database=database, objects=objects)

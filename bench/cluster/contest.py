@@ -4,6 +4,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bench.cluster import loads, machine_limits
@@ -30,8 +31,9 @@ NOTE = f"""Contenders take turns, each with a new broker on an empty storage; ra
 Four producers send requests of one batch, built beforehand, to 4 partitions, each with 4 MiB in flight.
 *Consume* is one connection that reads all of it from the beginning, 2 MiB of each partition per request; the
 broker has the newest 64 MiB in memory. *Half load* sends at half of the rate that this contender has just
-reached, and counts from the moment at which a request was due. Transactions, write-ahead log and objects are
-counted while the broker is flooded; they include housekeeping. Topics with `latency=inline` have objects,
+reached, to a new broker on an empty storage, where no flood is being consolidated, and counts from the moment
+at which a request was due. Transactions, write-ahead log and objects are counted while the broker is flooded;
+they include housekeeping. Topics with `latency=inline` have objects,
 too: batches of more than 512 KiB go there, and a backlog of more than four groups, so most of a flood.
 
 {machine_limits.NOTE}"""
@@ -94,12 +96,12 @@ class Contest:
             first = number % len(CONTENDERS)
             for contender in CONTENDERS[first:] + CONTENDERS[:first]:
                 self._stage.display.say(f"  round {number + 1}: {contender.name}")
-                with place_of(contender, self._stage.servers) as place:
-                    broker = place.broker()
-                    try:
-                        self._measure(contender, place, broker)
-                    finally:
-                        broker.kill()
+                with self._serving(contender) as (place, broker):
+                    reached = self._measure(contender, place, broker)
+                for size, rate in reached.items():
+                    os.sync()  # what the flood has left is not written while others wait
+                    with self._serving(contender) as (_, broker):
+                        self._measure_half(contender, broker, size, rate / 2)
         for figure in _figures():
             for contender in CONTENDERS:
                 if rounds := self._found.get((figure.section, contender)):
@@ -117,7 +119,19 @@ class Contest:
                     )
         yield from self._limits.rows(_LARGE)
 
-    def _measure(self, contender: Contender, place: Place, broker: Broker) -> None:
+    @contextmanager
+    def _serving(self, contender: Contender) -> Iterator[tuple[Place, Broker]]:
+        """A new broker on an empty storage."""
+        with place_of(contender, self._stage.servers) as place:
+            broker = place.broker()
+            try:
+                yield place, broker
+            finally:
+                broker.kill()
+
+    def _measure(self, contender: Contender, place: Place, broker: Broker) -> dict[str, float]:
+        """Requests per second that it has reached, by the size of batches."""
+        reached: dict[str, float] = {}
         seconds = self._stage.plan.seconds
         low = loads.new_target(broker, "low", contender.latency)
         loads.one_at_a_time(low, seconds * _WARM_UP_SHARE)
@@ -138,11 +152,16 @@ class Contest:
             cpu = self._cpu(broker)
             read = loads.consume(target, seconds)
             self._note_rate(CONSUME, size, contender, read.bytes, read.seconds, self._cpu(broker).since(cpu))
-            half = loads.new_target(broker, f"half-{number}", contender.latency)
-            rate = len(done.latencies) / done.seconds / 2
-            os.sync()  # what the flood has left is not written while others wait
-            latencies = loads.paced(half, loads.requests_to(half, batch_bytes), rate, seconds)
-            self._note_latencies(f"Acknowledgement at half load, {size}", contender, latencies)
+            reached[size] = len(done.latencies) / done.seconds
+        return reached
+
+    def _measure_half(self, contender: Contender, broker: Broker, size: str, rate: float) -> None:
+        seconds = self._stage.plan.seconds
+        target = loads.new_target(broker, "half", contender.latency)
+        requests = loads.requests_to(target, _SIZES[size])
+        loads.paced(target, requests, rate, seconds * _WARM_UP_SHARE)
+        latencies = loads.paced(target, requests, rate, seconds)
+        self._note_latencies(f"Acknowledgement at half load, {size}", contender, latencies)
 
     def _cpu(self, broker: Broker) -> CpuSeconds:
         return used(self._stage.servers, [broker], clients=time.process_time())

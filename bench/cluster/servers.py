@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.postgres import PostgresServer, free_port, need_postgres
-from tests.s3 import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server
 
 OPTIONS = ("shared_buffers=512MB", "max_wal_size=4GB", "min_wal_size=1GB", "checkpoint_timeout=15min")
 RECYCLED_BYTES = 1 << 30
@@ -35,24 +35,36 @@ class Servers:
     store: S3Server | None
     """None: objects are files in a directory."""
 
-    def new_database(self, *, has_standby: bool) -> str:
+    @contextlib.contextmanager
+    def new_database(self, *, has_standby: bool) -> Iterator[str]:
         """The address of an empty database."""
         server = self.replicated if has_standby else self.alone
         name = "b" + os.urandom(6).hex()
         server.execute(f"CREATE DATABASE {name}")
         for each in (self.replicated, self.standby) if has_standby else (self.alone,):
             each.execute("CHECKPOINT")  # now, and not while something is measured
-        return server.url(name)
+        try:
+            yield server.url(name)
+        finally:
+            server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
-    def new_objects(self, *, in_directory: bool) -> str:
-        """The address of an empty place for objects."""
+    @contextlib.contextmanager
+    def new_objects(self, *, in_directory: bool) -> Iterator[str]:
+        """The address of an empty place for objects. They are removed afterwards: a run writes more than
+        most disks have room for."""
         name = os.urandom(6).hex()
         if self.store is not None and not in_directory:
+            place = self.store.directory / "buckets" / BUCKET / name
             # What docs/shared-storage.md recommends for a store without TLS that knows it.
-            return f"{self.store.url(name)}&checksum=crc64nvme"
-        place = self.directory / "objects" / name
-        place.mkdir(parents=True)
-        return f"file://{place.resolve()}"
+            address = f"{self.store.url(name)}&checksum=crc64nvme"
+        else:
+            place = self.directory / "objects" / name
+            place.mkdir(parents=True)
+            address = f"file://{place.resolve()}"
+        try:
+            yield address
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
     @property
     def database_pids(self) -> list[int]:
