@@ -1,12 +1,12 @@
 """A host with one broker: a whole node of the real code, which is started, stopped, paused and killed."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from posthouse.model.clock import Clock
+from posthouse.model.errors import Unavailable
 from posthouse.node import Node
 from posthouse.service_url import ServiceUrl
 from posthouse.settings import Address, Settings
@@ -169,12 +169,17 @@ class BrokerHost:
         await node.ended()
 
     def _ended(self, task: Any) -> None:
-        error = task.exception()
-        if error is not None:
-            self.world.note(f"{self.name} has failed: {error!r}")
-            logging.getLogger("posthouse").error("the broker ended", exc_info=error)
-        if error is not None or not self.is_stopping:
-            self.die("failed start" if error is not None else "end")
+        """A broker may find no database when it starts. Nothing else ends it but a fault or a stop."""
+        error, node = task.exception(), self.node
+        if error is None and (self.is_stopping or node is None):
+            return
+        by_itself = error or (node and node.parts.running.exception())
+        kind = "end" if error is None else "failed start"
+        self.world.note(f"{self.name} ends by {kind}: {by_itself!r}")
+        if error is None or not isinstance(error, Unavailable):
+            context = {"message": f"the broker ended by itself ({kind})", "exception": by_itself}
+            self._on_failure(self.name, context)
+        self.die(kind)
 
     def die(self, kind: str) -> None:
         """At once: what it has in memory is gone."""
