@@ -90,6 +90,14 @@ class MemoryState:
     async def keys_of_topics(self, space: Space, topics: Sequence[bytes]) -> list[bytes]:
         return await self._answered([key for key in self._state.get(space, {}) if key[:16] in topics])
 
+    async def reserve_producer_ids(self, count: int, end: int) -> int | None:
+        reserved = self._state.setdefault(Space.PRODUCER_IDS, {})
+        first = int.from_bytes(reserved.get(b"next", b""), "big")
+        if first + count > end:
+            return None
+        reserved[b"next"] = (first + count).to_bytes(8, "big")
+        return await self._answered(first)
+
     async def _offsets(self, is_wanted: Callable[[bytes], bool]) -> StoredOffsets:
         committed = self._state.get(Space.OFFSETS, {})
         pending = {

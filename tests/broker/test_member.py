@@ -9,14 +9,15 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.groups.consumer_member import Beat
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.requests import TransactionalWriter
+from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotCoordinator, NotLeader, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.records.builder import BatchBuilder
-from posthouse.settings import Authentication
+from posthouse.settings import Authentication, Settings
 from posthouse.storage.outcomes import OperationRefused
-from tests.broker.members import pair, started
+from tests.broker.members import CoordinatorStorage, MemberStorage, pair, started
 
 PASSWORD = "nobody-guesses-this"
 
@@ -66,6 +67,27 @@ async def test_a_member_starts_and_stops_without_a_commit_of_state(tmp_path: Pat
         producer_id = await brokers.coordinator.transactions.producer_ids.take("ann")
         ids = member.transactions.producer_ids
         assert ids.belongs_to(producer_id, "ann") and not ids.belongs_to(producer_id, "ben")
+
+
+async def test_a_member_assigns_no_producer_id_before_it_knows_the_secret(tmp_path: Path) -> None:
+    """Every user might write with an id that is not bound."""
+    settings = {"authentication": Authentication.REQUIRED, "admin_password_file": password_file(tmp_path)}
+    clock = ManualClock()
+    storage = CoordinatorStorage(clock)
+    member_storage = MemberStorage(storage, clock)
+    member = Broker(member_storage, Settings(memory=True, **settings), clock)
+    async with started(member):
+        ids = member.transactions.producer_ids
+        with pytest.raises(Unavailable):
+            await ids.take("ann")
+        coordinator = Broker(storage, Settings(memory=True, **settings), clock)
+        await coordinator.start()
+        await coordinator.coordinate()
+        member_storage.follow()
+        producer_id = await ids.take("ann")
+        assert ids.belongs_to(producer_id, "ann") and not ids.belongs_to(producer_id, "ben")
+        assert coordinator.transactions.producer_ids.belongs_to(producer_id, "ann")
+        await coordinator.stop()
 
 
 async def test_a_member_refuses_what_needs_the_coordinator() -> None:

@@ -324,6 +324,24 @@ async def test_producer_ids_are_bound_to_their_users_at_the_member_as_well(broke
     assert ids.belongs_to(producer, "ann") and not ids.belongs_to(producer, "ben")
 
 
+async def test_each_broker_assigns_producer_ids_of_its_own(brokers: Brokers) -> None:
+    both = [brokers.coordinator.transactions.producer_ids, brokers.member.transactions.producer_ids]
+    taken = [await ids.take("ann") for _ in range(3) for ids in both]
+    assert len(set(taken)) == 6
+    for ids in both:
+        assert all(ids.belongs_to(each, "ann") and not ids.belongs_to(each, "ben") for each in taken)
+
+
+async def test_a_member_assigns_producer_ids_while_no_broker_coordinates(brokers: Brokers) -> None:
+    first = (await brokers.coordinator.transactions.init_producer(None, 0, owner="ann")).producer_id
+    await brokers.coordinator.stop_coordinating()
+    second = (await brokers.member.transactions.init_producer(None, 0, owner="ann")).producer_id
+    assert brokers.coordinator.transactions.producer_ids.belongs_to(second, "ann") and second > first
+    await brokers.coordinator.coordinate()
+    third = (await brokers.coordinator.transactions.init_producer(None, 0, owner="ann")).producer_id
+    assert first < third != second, "the rest of its block is not lost"
+
+
 async def test_records_are_deleted_that_the_member_has_written(brokers: Brokers) -> None:
     topic = await brokers.create("orders")
     await brokers.member.find_topic("orders")

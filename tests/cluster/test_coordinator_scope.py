@@ -25,13 +25,14 @@ from posthouse.model.ids import TopicId
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node import Node
 from posthouse.protocols.kafka.codec.generated.create_topics import CreateTopicsResponse
-from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
-from posthouse.protocols.kafka.codec.generated.init_producer_id import (
-    InitProducerIdRequest,
-    InitProducerIdResponse,
+from posthouse.protocols.kafka.codec.generated.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
 )
+from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
 from posthouse.protocols.kafka.connection import KafkaConnection
+from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Address
 from posthouse.storage.shared.engine import SharedStorage
@@ -91,12 +92,13 @@ class Asking:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        request = InitProducerIdRequest(transaction_timeout_ms=60_000)
+        request = DescribeTransactionsRequest(transactional_ids=["of nobody"])
         while not self.is_over:
             pending = [self._wire.send(request) for _ in range(5)]  # some are on their way when it moves
             for each in pending:
-                answer = cast("InitProducerIdResponse", await self._wire.receive(each))
-                assert answer.error_code == 0
+                answer = cast("DescribeTransactionsResponse", await self._wire.receive(each))
+                [state] = answer.transaction_states
+                assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
                 self.answers += 1
 
     async def more(self) -> None:

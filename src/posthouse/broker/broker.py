@@ -293,6 +293,7 @@ class Broker:
         await (self._log_scopes if _is_of_logs(scope) else self._group_scopes).release(scope)
 
     def _bind_producer_ids(self) -> None:
+        self.transactions.producer_ids.must_bind = self.access.is_required
         if self.access.secret is not None:
             self.transactions.producer_ids.bind(self.access.secret)
 

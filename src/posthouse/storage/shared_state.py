@@ -19,7 +19,7 @@ class StoredOffsets:
 
 
 class SharedState(Protocol):
-    """All of it returns what is stored when it is called, and raises Unavailable."""
+    """All of it is about what is stored when it is called, and raises Unavailable."""
 
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         """The values whose owner belongs to the shard: see `model.scopes.shard_of`."""
@@ -33,3 +33,7 @@ class SharedState(Protocol):
 
     async def keys_of_topics(self, space: Space, topics: Sequence[bytes]) -> list[bytes]:
         """The keys that begin with one of these ids of topics, in `Space.OFFSETS` or `Space.SHARE_GROUPS`."""
+
+    async def reserve_producer_ids(self, count: int, end: int) -> int | None:
+        """The first of `count` ids that no broker got before, from now on none gets, and that a crash does
+        not give back; None if they do not all lie below `end`. Kept in `Space.PRODUCER_IDS`."""

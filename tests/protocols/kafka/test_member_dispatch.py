@@ -44,6 +44,10 @@ from posthouse.protocols.kafka.codec.generated.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from posthouse.protocols.kafka.codec.generated.init_producer_id import (
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+)
 from posthouse.protocols.kafka.codec.generated.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -79,6 +83,7 @@ from posthouse.protocols.leaders import leaders
 from posthouse.settings import Authentication
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Append, Operation
+from tests.broker.members import CoordinatorStorage, MemberStorage
 from tests.protocols.kafka.members import COORDINATOR, OWN, VIEW, HeldRelay, Standing, member
 from tests.protocols.kafka.test_login import PASSWORD, log_in
 from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
@@ -110,6 +115,11 @@ async def _topic(app: App, name: str = "t", partitions: int = 1) -> Topic:
     [created] = await app.broker.create_topics([NewTopic(name=name, partitions=partitions)])
     assert isinstance(created, Topic)
     return created
+
+
+def _member_storage() -> MemberStorage:
+    clock = SystemClock()
+    return MemberStorage(CoordinatorStorage(clock), clock)
 
 
 async def _ids(wire: Wire, pending: PendingRequest) -> list[str]:
@@ -195,6 +205,30 @@ async def test_a_transactional_produce_without_a_response_is_refused(
     wire.send(asked)
     assert await _is_closed(wire)
     assert relay.opened == []
+
+
+async def test_a_member_assigns_producer_ids_while_there_is_no_coordinator() -> None:
+    standing = Standing(view=replace(VIEW, holder_incarnation=None))
+    relay = HeldRelay()
+    async with (
+        member(relay, standing, _member_storage(), coordinates=False) as app,
+        Wire(_address(app)) as wire,
+    ):
+        found = [await wire.ask(InitProducerIdRequest(), InitProducerIdResponse) for _ in range(3)]
+    assert [(each.error_code, each.producer_id, each.producer_epoch) for each in found] == [
+        (ErrorCode.NONE, number, 0) for number in range(3)
+    ]
+    assert not relay.opened
+
+
+async def test_the_producer_of_a_transactional_id_is_the_coordinators(relay: HeldRelay, wire: Wire) -> None:
+    pending = wire.send(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000))
+    request = await relay.request()
+    assert b"tx" in request.frame
+    request.answer(InitProducerIdResponse(producer_id=5, producer_epoch=7))
+    answer = await wire.receive(pending)
+    assert isinstance(answer, InitProducerIdResponse)
+    assert (answer.producer_id, answer.producer_epoch) == (5, 7)
 
 
 async def test_metadata_is_relayed_if_a_topic_is_to_be_created(relay: HeldRelay, wire: Wire) -> None:
@@ -629,5 +663,9 @@ async def test_a_member_that_is_cut_off_reads_and_relays(relay: HeldRelay) -> No
         pending = wire.send(DescribeTransactionsRequest())
         (await relay.request()).answer(_listing("g"))
         assert await _ids(wire, pending) == ["g"]
+        pending = wire.send(InitProducerIdRequest())
+        (await relay.request(1)).answer(InitProducerIdResponse(producer_id=5))
+        answer = await wire.receive(pending)
+        assert isinstance(answer, InitProducerIdResponse) and answer.producer_id == 5
         standing.is_cut_off = False
         assert (await wire.produce(topic.id, batch(b"x"))).error_code == 0

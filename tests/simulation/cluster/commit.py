@@ -1,4 +1,4 @@
-"""`commit_group`, `open_commit_path` and `resolve_commit` on the tables of the simulated database.
+"""The functions of commits and of reservations of producer ids, on the tables of the simulated database.
 
 They do what `storage/shared/schema/0001/03_commit.sql` does, operation by operation and in the same order.
 """
@@ -395,6 +395,22 @@ def open_commit_path(
         own.number += 1
         own.answer = None
     return own.number, 0, None
+
+
+def reserve_producer_ids(
+    tables: Tables, holder: UUID, epoch: int, path: int, acknowledged: int, count: int, end: int
+) -> tuple[Any, ...]:
+    tables.check_lease(holder, epoch)
+    own = tables.committers.get((holder, path))
+    if own is None or own.number < acknowledged:
+        raise Raised("PH002", f"commit {acknowledged} of path {path} is missing")
+    own.number += 1
+    key = (int(Space.PRODUCER_IDS), b"next")
+    first = int.from_bytes(tables.state[key][1], "big") if key in tables.state else 0
+    if first + count > end:
+        return None, own.number
+    tables.state[key] = (b"", (first + count).to_bytes(8, "big"))
+    return first, own.number
 
 
 def resolve_commit(tables: Tables, holder: UUID, path: int, number: int) -> tuple[Any, ...]:

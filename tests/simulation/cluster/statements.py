@@ -14,7 +14,13 @@ from posthouse.storage.shared.commits import commit_call
 from posthouse.storage.shared.logs import definitions, follower, loading, topics_in_doubt
 from posthouse.storage.shared.reads import pieces, reads
 from posthouse.storage.spaces import COORDINATORS
-from tests.simulation.cluster.commit import CommitGroupCall, numbers, open_commit_path, resolve_commit
+from tests.simulation.cluster.commit import (
+    CommitGroupCall,
+    numbers,
+    open_commit_path,
+    reserve_producer_ids,
+    resolve_commit,
+)
 from tests.simulation.cluster.tables import LogRow, Tables, TopicRow, newest_version_once
 
 Row = tuple[Any, ...]
@@ -351,6 +357,7 @@ _BY_TEXT: dict[str, Statement] = {
     # Commits
     commit_call._CALL: lambda tables, values: [CommitGroupCall(tables, values).run()],
     commit_call._OPEN: lambda tables, values: [open_commit_path(tables, *values)],
+    commit_call._RESERVE: lambda tables, values: [reserve_producer_ids(tables, *values)],
     commit_call._RESOLVE: lambda tables, values: [resolve_commit(tables, *values)],
     commit_call._RECORD_LOSS: _function(Tables.record_loss),
     follower._RECORD_LOSS: _function(Tables.record_loss),

@@ -102,7 +102,6 @@ class Transactions:
         self.is_loaded = False
         self.ids.unload()
         self.commit_sets.unload()
-        self.producer_ids.unload()
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""

@@ -1,6 +1,7 @@
 """Producer ids, never assigned twice, not even after a crash.
 
-A block of ids is made durable before its first one is used; ids left in it at shutdown are lost.
+A block of ids is made durable before its first one is used; ids left in it at shutdown are lost. Every broker
+of a cluster takes blocks of its own: storage reserves them in one step, so no two brokers get the same.
 
 A partition accepts every batch with a producer's id, epoch and next sequence number. A batch of another
 client could lock the producer out, or make its batches look like duplicates. So where users log in, an id is
@@ -56,8 +57,15 @@ class ProducerIds:
         self.secret: bytes | None = None
         """Set if users log in."""
         self._store_secret: Callable[[], Awaitable[None]] | None = None
+        self.must_bind = False
+        """Users log in, so an id that is not bound to one must not be assigned."""
         self._owners: dict[int, str] = {}
         """Cache of checked ids: one lookup for every batch."""
+
+    @property
+    def awaits_secret(self) -> bool:
+        """This broker does not coordinate, and has not read the secret yet: it assigns no ids."""
+        return self.must_bind and self.secret is None
 
     def bind(self, secret: OwnerSecret) -> None:
         """Users log in: new ids are bound to them. The secret is stored before the first one is assigned."""
@@ -66,13 +74,11 @@ class ProducerIds:
         self._owners.clear()
 
     def load(self) -> None:
-        """In the broker that assigns ids."""
+        """No-op in a cluster: blocks are reserved there."""
+        if self._storage.shared_state is not None:
+            return
         stored = self._storage.take_state(Space.PRODUCER_IDS).get(_KEY)
         self._next = self._end = int.from_bytes(stored, "big") if stored else 0
-
-    def unload(self) -> None:
-        """Another broker assigns ids: the rest of the block is lost."""
-        self._next = self._end = 0
 
     async def skip_lost(self) -> None:
         """Skip ids after lost commits, which may have held the last assigned block."""
@@ -81,13 +87,15 @@ class ProducerIds:
             self._next = self._end
 
     async def take(self, owner: str = "") -> int:
-        """A new id for this user. Without an owner, the id is for transactions only."""
+        """A new id for this user. Without an owner, the id is for transactions only. Raises Unavailable."""
+        if self.awaits_secret:
+            raise Unavailable("the broker does not know the secret yet that binds producer ids to users")
         async with self._lock:
             if self._store_secret is not None:
                 await self._store_secret()
                 self._store_secret = None
             if self._next == self._end:
-                await self._reserve(self._end + BLOCK)
+                await self._reserve_block()
             self._next += 1
             number = self._next - 1
         return number if self.secret is None else _bound(self.secret, number, owner)
@@ -106,11 +114,25 @@ class ProducerIds:
         self._owners[producer_id] = owner
         return True
 
+    async def _reserve_block(self) -> None:
+        shared = self._storage.shared_state
+        if shared is None:
+            await self._reserve(self._end + BLOCK)
+            return
+        first = await shared.reserve_producer_ids(BLOCK, END)
+        if first is None:
+            raise _used_up()
+        self._next, self._end = first, first + BLOCK
+
     async def _reserve(self, end: int) -> None:
         if end > END:
-            raise Unavailable(f"all {END} producer ids are used up: copy the topics to a new data directory")
+            raise _used_up()
         await self._storage.commit([Put(Space.PRODUCER_IDS, _KEY, end.to_bytes(8, "big"))])
         self._end = end
+
+
+def _used_up() -> Unavailable:
+    return Unavailable(f"all {END} producer ids are used up: copy the topics to a new data directory")
 
 
 def _bound(secret: bytes, number: int, owner: str) -> int:

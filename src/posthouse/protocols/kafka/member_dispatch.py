@@ -27,6 +27,7 @@ from posthouse.protocols.kafka.handlers import (
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    init_producer_id,
     list_offsets,
     list_transactions,
     metadata,
@@ -48,6 +49,7 @@ LOCAL = OF_GROUPS | {
     describe_topic_partitions.HANDLER.key,
     fetch.HANDLER.key,
     find_coordinator.HANDLER.key,
+    init_producer_id.HANDLER.key,
     list_offsets.HANDLER.key,
     metadata.HANDLER.key,
     offset_for_leader_epoch.HANDLER.key,
@@ -124,6 +126,12 @@ def member_tables(coordinators: ServedTables) -> ServedTables:
         for key, (api, handler, metrics) in everything.items()
         if key not in LOCAL and key not in LISTED_BY_COORDINATOR
     }
+    # This broker cannot reserve producer ids then, the coordinator may.
+    relayed_cut_off = {
+        key: (_undecoded(api), _relayed(handler), metrics)
+        for key, (api, handler, metrics) in everything.items()
+        if key == init_producer_id.HANDLER.key
+    }
     listed = {
         key: (api, LISTED_BY_COORDINATOR[key], metrics)
         for key, (api, _, metrics) in everything.items()
@@ -135,7 +143,7 @@ def member_tables(coordinators: ServedTables) -> ServedTables:
     return ServedTables(
         everything=everything | relayed | listed,
         # The coordinator may be well while this broker is cut off.
-        cut_off=coordinators.cut_off | relayed,
+        cut_off=coordinators.cut_off | relayed | relayed_cut_off,
     )
 
 

@@ -31,7 +31,12 @@ from posthouse.storage.producers import AbortedTransaction, Producer
 from posthouse.storage.remote_metrics import CacheMetrics, CallMetrics, RemoteMetrics
 from posthouse.storage.retention import KeptElsewhere, Needed, nothing_elsewhere, nothing_needed
 from posthouse.storage.shared.commits.commit_call import CommitCall
-from posthouse.storage.shared.commits.committer import INLINE_PATH, OBJECT_PATH, Committer
+from posthouse.storage.shared.commits.committer import (
+    INLINE_PATH,
+    OBJECT_PATH,
+    PRODUCER_ID_PATH,
+    Committer,
+)
 from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.commits.payloads import Uploads
 from posthouse.storage.shared.database import Database, LeaseLost
@@ -119,6 +124,7 @@ class SharedStorage:
             inline_bytes=inline_bytes,
             on_fenced=self._on_fenced,
         )
+        self._producer_ids = self._call(PRODUCER_ID_PATH)
         following = self._following = Readers(database, _FOLLOWING_CONNECTIONS, "following")
         self._follower = Follower(following, self._logs, self._on_fenced)
         readers = Readers(database)
@@ -155,7 +161,7 @@ class SharedStorage:
         )
         self._producer_expiry_ms = (upkeep or UpkeepSettings()).producer_expiry_ms
         self._stored_state = StoredState()
-        self._shared_state = StateReader(readers)
+        self._shared_state = StateReader(readers, self._reserve_producer_ids)
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
         self._members_wait = False
@@ -223,10 +229,12 @@ class SharedStorage:
         self._stored_state = loaded.state
         try:
             await self._committer.open()
+            await self._producer_ids.open()
+            await self._producer_ids.close()  # it connects again when ids are reserved
         except LeaseLost as error:
             self._lease.fenced(str(error))
             raise
-        self._lease.count_commits(lambda: self._committer.acknowledged)
+        self._lease.count_commits(lambda: self._committer.acknowledged + self._producer_ids.acknowledged)
         self._state = None
         self._follower.start(loaded.confirmed_losses)
         self.log_scopes.start()
@@ -372,6 +380,14 @@ class SharedStorage:
     @property
     def shared_state(self) -> SharedState:
         return self._shared_state
+
+    async def _reserve_producer_ids(self, count: int, end: int) -> int | None:
+        self._check_writable()
+        try:
+            return await self._producer_ids.reserve_producer_ids(count, end)
+        except StorageFenced as error:
+            self._on_fenced(error)
+            raise
 
     @property
     def segment_objects(self) -> SegmentManifests:

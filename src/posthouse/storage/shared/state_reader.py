@@ -1,6 +1,6 @@
 """State as the database has it now, of some owners."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -33,8 +33,11 @@ _KEYS_OF_TOPICS = (
 class StateReader:
     """Implements `SharedState`."""
 
-    def __init__(self, readers: Readers) -> None:
+    def __init__(
+        self, readers: Readers, reserve_producer_ids: Callable[[int, int], Awaitable[int | None]]
+    ) -> None:
         self._readers = readers
+        self._reserve_producer_ids = reserve_producer_ids
 
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         return _by_key(await self._ask(_OF_SHARD, [int(space), shard]))
@@ -51,6 +54,9 @@ class StateReader:
 
     async def keys_of_topics(self, space: Space, topics: Sequence[bytes]) -> list[bytes]:
         return [bytes(key) for (key,) in await self._ask(_KEYS_OF_TOPICS, [list(topics), int(space)])]
+
+    async def reserve_producer_ids(self, count: int, end: int) -> int | None:
+        return await self._reserve_producer_ids(count, end)
 
     async def _ask(self, statement: str, values: list[Any]) -> list[tuple[Any, ...]]:
         async with self._readers.connection("reading state") as connection:

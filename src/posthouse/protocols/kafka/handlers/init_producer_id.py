@@ -17,6 +17,9 @@ _NO_EPOCH = -1
 
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    transactions = context.broker.transactions
+    if request.transactional_id is not None or transactions.producer_ids.awaits_secret:
+        context.require_coordinator()
     _check_permission(context, request.transactional_id)
     if request.transactional_id == "":
         raise Refused(ErrorCode.INVALID_REQUEST, "a transactional id must not be empty")
@@ -25,7 +28,7 @@ async def handle(context: Context, request: InitProducerIdRequest) -> InitProduc
     expected = None
     if request.producer_id != _NO_PRODUCER_ID:
         expected = ProducerIdentity(request.producer_id, request.producer_epoch)
-    producer = await context.broker.transactions.init_producer(
+    producer = await transactions.init_producer(
         request.transactional_id,
         request.transaction_timeout_ms,
         expected,

@@ -27,6 +27,9 @@ from posthouse.storage.shared.stores import SharedStores
 
 _STATEMENT_SECONDS = 300.0
 """Operators wait longer than brokers."""
+_SKIPPED_PRODUCER_IDS = 2**27
+"""More than lost commits can have assigned: as many as the broker skips after a loss of its own
+(`broker/transactions/producer_ids.py`)."""
 _OBJECT_SECONDS = 30.0
 _CACHE_BYTES = 64 * 1024 * 1024
 
@@ -116,8 +119,11 @@ async def accept_loss(database_url: str) -> int:
     async with await connected(Database(database_url)) as connection, meaning("accepting the loss"):
         check_schema(await applied_schema(connection))
         found = await connection.execute(
+            "WITH skipped AS ("
+            "UPDATE state SET value = int8send(int8_of(value) + %s) WHERE space = 4) "
             "UPDATE cluster SET confirmed_losses = confirmed_losses + 1, loss = NULL, lost_at = NULL "
-            "RETURNING confirmed_losses"
+            "RETURNING confirmed_losses",
+            [_SKIPPED_PRODUCER_IDS],
         )
         row = await found.fetchone()
     if row is None:

@@ -38,10 +38,11 @@ log = logging.getLogger(__name__)
 _CALL = f"SELECT * FROM commit_group({', '.join(['%s'] * 39)})"
 _RESOLVE = "SELECT * FROM resolve_commit(%s, %s, %s)"
 _OPEN = "SELECT * FROM open_commit_path(%s, %s, %s, %s, %s, %s)"
+_RESERVE = "SELECT * FROM reserve_producer_ids(%s, %s, %s, %s, %s, %s)"
 _RECORD_LOSS = "SELECT record_loss(%s, %s)"
 _RETRY_SECONDS = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0)
 _MOST_TIMEOUTS = 3
-_PATH_NAMES = ("inline", "object")
+_PATH_NAMES = ("inline", "object", "producer id")
 """For people, by the number of the path."""
 _FULL = {"53100", "53200"}
 """Disk full, out of memory."""
@@ -155,6 +156,24 @@ class CommitCall:
             self._last.number = self._number
             self.away_since = None
             return answer
+
+    async def reserve_producer_ids(self, count: int, end: int) -> int | None:
+        """See `SharedState`. Raises Unavailable, LeaseLost. It is rare: no connection is kept for it.
+
+        A call whose answer is lost needs no question: its ids stay unused.
+        """
+        try:
+            first, self._last.number = await self._ask(
+                _RESERVE,
+                [self._lease.incarnation, self._lease.epoch, self._path, self._last.number, count, end],
+            )
+        except psycopg.Error as error:
+            if error.sqlstate == LEASE_LOST:
+                raise _lease_lost(error) from error
+            raise _failure(error) from error
+        finally:
+            await self._disconnect()
+        return None if first is None else int(first)
 
     async def _resolve(self, error: Exception, on_away: Callable[[Unavailable], None]) -> Answer | None:
         """Whether the last call counts: its answer, None if it certainly does not."""

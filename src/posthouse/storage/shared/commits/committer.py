@@ -40,6 +40,9 @@ log = logging.getLogger(__name__)
 
 INLINE_PATH = 0
 OBJECT_PATH = 1
+PRODUCER_ID_PATH = 2
+"""Not of the committer: reservations of producer ids count as commits, so that a database that has lost one
+is recognised."""
 _CUT_SECONDS = 0.1
 """A call whose connection was cut has noticed it."""
 _MOST_IN_FLIGHT = 3

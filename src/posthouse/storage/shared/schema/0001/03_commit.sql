@@ -475,6 +475,32 @@ BEGIN
         RETURNING own.number INTO open_commit_path.number;
 END $$;
 
+-- A number as ProducerIds stores it.
+CREATE FUNCTION int8_of(value bytea) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT ('x' || encode(value, 'hex'))::bit(64)::bigint
+$$;
+
+-- Reserves producer ids (broker/transactions/producer_ids.py) for any broker: the first of `p_count` that none got before,
+-- NULL if they do not all lie below `p_end`. It counts as a commit of the path, so that a database that has lost it is
+-- recognised. Raises PH001 if the lease is lost, PH002 if the database has less than the last number that was answered.
+CREATE FUNCTION reserve_producer_ids(
+    p_holder uuid, p_epoch bigint, p_path smallint, p_acknowledged bigint, p_count bigint, p_end bigint,
+    OUT first bigint, OUT number bigint
+) LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM check_lease(p_holder, p_epoch);
+    UPDATE committer AS own SET number = own.number + 1
+     WHERE own.incarnation = p_holder AND own.path = p_path AND own.number >= p_acknowledged
+    RETURNING own.number INTO reserve_producer_ids.number;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'commit % of path % is missing', p_acknowledged, p_path USING ERRCODE = 'PH002';
+    END IF;
+    INSERT INTO state AS known (space, owner, key, value) VALUES (4, '', 'next', int8send(p_count))
+        ON CONFLICT (space, key_hash) DO UPDATE SET value = int8send(int8_of(known.value) + p_count)
+           WHERE int8_of(known.value) + p_count <= p_end
+    RETURNING int8_of(known.value) - p_count INTO first;
+END $$;
+
 -- What became of a commit whose answer was lost. The row lock waits for a call that still runs; a call that has not
 -- arrived yet is refused by its number afterwards. `last` is the number of the last commit that counts or was retired:
 -- if it is below what was acknowledged, or NULL, the database has lost commits.
