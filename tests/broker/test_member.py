@@ -71,16 +71,18 @@ async def test_a_member_starts_and_stops_without_a_commit_of_state(tmp_path: Pat
 
 async def test_a_member_assigns_no_producer_id_before_it_knows_the_secret(tmp_path: Path) -> None:
     """Every user might write with an id that is not bound."""
-    settings = {"authentication": Authentication.REQUIRED, "admin_password_file": password_file(tmp_path)}
+    settings = Settings(
+        memory=True, authentication=Authentication.REQUIRED, admin_password_file=password_file(tmp_path)
+    )
     clock = ManualClock()
     storage = CoordinatorStorage(clock)
     member_storage = MemberStorage(storage, clock)
-    member = Broker(member_storage, Settings(memory=True, **settings), clock)
+    member = Broker(member_storage, settings, clock)
     async with started(member):
         ids = member.transactions.producer_ids
         with pytest.raises(Unavailable):
             await ids.take("ann")
-        coordinator = Broker(storage, Settings(memory=True, **settings), clock)
+        coordinator = Broker(storage, settings, clock)
         await coordinator.start()
         await coordinator.coordinate()
         member_storage.follow()
