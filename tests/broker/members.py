@@ -1,6 +1,7 @@
 """Several brokers on one log in memory. One coordinates; the others, members, learn of changes late.
 
-Scopes of groups belong to whom the test says: see `ScopeTable`.
+Scopes of groups belong to whom the test says: see `ScopeTable`. Those of transactional ids belong to the
+coordinator unless the test moves them.
 """
 
 import asyncio
@@ -13,8 +14,9 @@ from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, ManualClock
 from posthouse.model.errors import NotLeader, OffsetOutOfRange, PosthouseError, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import GROUPS, Scope, shard_of
+from posthouse.model.scopes import GROUPS, TRANSACTIONS, Scope, shard_of
 from posthouse.model.topics import Topic
+from posthouse.records.control import is_commit
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, Slice
 from posthouse.storage.contract import Storage
@@ -24,14 +26,15 @@ from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.owners import owner_of
 from posthouse.storage.shared_state import StoredOffsets
-from posthouse.storage.spaces import Space
+from posthouse.storage.spaces import OF_TRANSACTIONS, Space
 
 FoundT = TypeVar("FoundT")
 
 
 _OF_GROUPS = {Space.OFFSETS: 20, Space.GROUPS: 0, Space.STREAMS_GROUPS: 0, Space.SHARE_GROUPS: 16}
 """Where the name of the group begins in keys."""
-_OF_TRANSACTIONS = (Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS)
+_OF_MEMBERS = (*_OF_GROUPS, Space.SHARE_PROGRESS, *OF_TRANSACTIONS, Space.REFERRALS)
+"""State that any broker commits, if it holds the scope."""
 
 
 class ScopeTable:
@@ -54,13 +57,20 @@ class ScopeTable:
 
     def check(self, storage: Storage, operations: Sequence[Operation]) -> None:
         puts = [each for each in operations if isinstance(each, Put)]
-        if any(put.space in _OF_TRANSACTIONS for put in puts):
-            return
-        for put in puts:
-            if put.space in _OF_GROUPS:
-                scope = GROUPS[shard_of(put.key[_OF_GROUPS[Space(put.space)] :])]
-                holder = self.holders.get(scope)
-                assert holder is not None and holder._storage is storage, f"a commit of {scope}"
+        needed = [
+            TRANSACTIONS[shard_of(put.owner)]
+            for put in puts
+            if put.space in OF_TRANSACTIONS and put.space != Space.ADMISSIONS
+        ]
+        if not needed:
+            needed = [
+                GROUPS[shard_of(put.key[_OF_GROUPS[Space(put.space)] :])]
+                for put in puts
+                if put.space in _OF_GROUPS
+            ]
+        for scope in needed:
+            holder = self.holders.get(scope)
+            assert holder is not None and holder._storage is storage, f"a commit of {scope}"
 
 
 class MemoryState:
@@ -77,6 +87,9 @@ class MemoryState:
 
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         return await self._found(space, lambda owner: shard_of(owner) == shard)
+
+    async def of_space(self, space: Space) -> dict[bytes, bytes]:
+        return await self._found(space, lambda owner: True)
 
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]:
         return await self._found(space, lambda owner: owner in owners)
@@ -263,8 +276,12 @@ class MemberStorage(CoordinatorStorage):
 
     def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
         for each in operations:
-            is_of_groups = isinstance(each, Put) and each.space in (*_OF_GROUPS, Space.SHARE_PROGRESS)
-            if not is_of_groups and (not isinstance(each, Append) or each.header.is_control):
+            if isinstance(each, Append):
+                if (each.header.is_control or each.header.is_transactional) and not each.admission:
+                    holder = None if each.scope is None else self.scopes.holders.get(each.scope)
+                    if holder is None or holder._storage is not self:
+                        raise NotLeader("only the holder of the transactional id commits this")
+            elif not isinstance(each, Put) or each.space not in _OF_MEMBERS:
                 raise NotLeader("only the coordinator commits this")
         done = super()._commit(operations)
         for each in operations:
@@ -277,10 +294,10 @@ class MemberStorage(CoordinatorStorage):
             topic = self._coordinator.topics.get(operation.partition.topic)
             if topic is None:
                 return UnknownPartition("the topic is deleted")
-            if topic.is_coordinated:
+            if topic.is_coordinated and not _may_be_coordinated(operation):
                 return NotLeader("only the coordinator writes to it")
-            if operation.header.is_transactional and not self._is_admitted(operation):
-                return NotLeader("only the coordinator appends to the transaction")
+            if operation.admission is not None and not self._is_admitted(operation):
+                return NotLeader("another broker coordinates the transaction")
         return super()._refusal(operation)
 
     def _is_admitted(self, append: Append) -> bool:
@@ -300,6 +317,13 @@ class MemberStorage(CoordinatorStorage):
         raise NotLeader("only the coordinator changes topics")
 
 
+def _may_be_coordinated(append: Append) -> bool:
+    """As the function `commit_group` decides."""
+    header = append.header
+    is_committing = header.is_control and is_commit(append.batch)
+    return header.is_transactional and (append.has_referral or not is_committing)
+
+
 class Pair:
     def __init__(self, clock: ManualClock, settings: Settings) -> None:
         self.clock = clock
@@ -316,6 +340,7 @@ async def pair(**settings: Any) -> AsyncIterator[Pair]:
     made = Pair(ManualClock(), Settings(memory=True, **settings))
     await made.coordinator.start()
     await made.coordinator.coordinate()
+    await made.scopes.take(made.coordinator, *TRANSACTIONS)
     try:
         yield made
     finally:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from posthouse.broker.held_scopes import HeldScopes
+from posthouse.broker.held_scopes import OF_GROUPS, HeldScopes
 from posthouse.model.errors import CoordinatorLoading, NotCoordinator
 from posthouse.model.ids import GroupId
 from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, scope_of_group
@@ -16,11 +16,11 @@ OTHER = next(each for each in GROUPS if each != SCOPE)
 
 @pytest.fixture
 def held() -> HeldScopes:
-    return HeldScopes(has_all=False)
+    return HeldScopes(OF_GROUPS, has_all=False)
 
 
 def test_a_broker_that_is_alone_holds_all() -> None:
-    held = HeldScopes(has_all=True)
+    held = HeldScopes(OF_GROUPS, has_all=True)
     held.check(GROUP)
     assert list(held) == list(GROUPS) and held.serves(GROUP) and held.holds(SCOPE)
     with held.used(GROUP):
@@ -57,7 +57,7 @@ def test_a_scope_is_loaded_once(held: HeldScopes) -> None:
 
 def test_the_scope_of_the_coordinator_has_no_groups(held: HeldScopes) -> None:
     assert not held.holds(COORDINATOR)
-    with pytest.raises(ValueError, match="no groups"):
+    with pytest.raises(ValueError, match="no scope of a group"):
         held.release(COORDINATOR)
 
 

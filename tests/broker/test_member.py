@@ -100,7 +100,7 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
             beat = Beat(member=MemberId("ann"), epoch=0, topics=frozenset({"t"}))
             with pytest.raises(NotCoordinator):
                 member.groups.beat(group, beat)
-            with pytest.raises(NotLeader):
+            with pytest.raises(NotCoordinator):
                 await member.transactions.init_producer("tx", 1000)
             with pytest.raises(NotCoordinator):
                 await member.subscriptions.create(group)

@@ -355,5 +355,5 @@ async def test_the_member_changes_nothing(brokers: Brokers) -> None:
         await brokers.member.create_topics([NewTopic(name="orders")])
     with pytest.raises(NotLeader):
         await brokers.member.access.users.set_password("eve", PASSWORD, iterations=MIN_ITERATIONS)
-    with pytest.raises(NotLeader):
+    with pytest.raises(NotCoordinator):
         await brokers.member.transactions.init_producer("tx", 1000)

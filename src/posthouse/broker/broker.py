@@ -5,7 +5,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.appending import Appended, Produced
@@ -19,7 +19,7 @@ from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
-from posthouse.broker.held_scopes import HeldScopes
+from posthouse.broker.held_scopes import OF_GROUPS, OF_TRANSACTIONS, HeldScopes
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_scopes import LogScopes
 from posthouse.broker.log_writer import Appending, LogWriter
@@ -42,13 +42,14 @@ from posthouse.broker.topics import NewTopic, Topics, no_sources
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
+from posthouse.broker.transaction_scopes import TransactionScopes
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import COORDINATOR, Scope
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, TRANSACTIONS, Scope
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, TimestampedOffset
@@ -61,12 +62,25 @@ from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.spaces import Space
 
 
+class SpreadScopes(Protocol):
+    """Scopes of one kind, which are spread over the brokers of a cluster."""
+
+    def holds(self, scope: Scope) -> bool: ...
+
+    async def take(self, scope: Scope) -> None:
+        """No-op if it is held. Raises Unavailable."""
+
+    async def release(self, scope: Scope) -> None:
+        """When it returns, nothing of the scope is used any more, and all of its commits are done. Raises
+        Unavailable; then the scope is not served either."""
+
+
 class Broker:
-    """`start` is enough to serve logs. Most of what stores state (transactions, queues, the schedule,
-    definitions) needs `coordinate`, which one of several brokers on one storage does, until it is to
-    `stop_coordinating`. In the others storage refuses their commits, and they refuse what they would do
-    without a commit. Groups and housekeeping of logs need their scope: a broker that is alone holds all, one
-    of several holds those that it has taken.
+    """`start` is enough to serve logs. Much of what stores state (queues, the schedule, definitions) needs
+    `coordinate`, which one of several brokers on one storage does, until it is to `stop_coordinating`. In the
+    others storage refuses their commits, and they refuse what they would do without a commit. Groups,
+    transactional ids and housekeeping of logs need their scope: a broker that is alone holds all, one of
+    several holds those that it has taken.
     """
 
     def __init__(
@@ -113,14 +127,17 @@ class Broker:
         self.read = log_reader.read
         """Whole batches of a partition. Not a method: a fetch may call it for thousands of partitions."""
         self.wait_for_records = log_reader.wait
-        self._held = HeldScopes(has_all=storage.shared_state is None)
+        self._is_alone = storage.shared_state is None
+        """It holds all scopes."""
+        held_groups = HeldScopes(OF_GROUPS, has_all=self._is_alone)
+        held_transactions = HeldScopes(OF_TRANSACTIONS, has_all=self._is_alone)
         self.subscriptions = Subscriptions(
             storage,
             clock,
             self.group_configs.subscription_rules,
             self.wait_for_records,
             self.traffic,
-            self._held,
+            held_groups,
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -130,7 +147,7 @@ class Broker:
             clock,
             member_metadata,
             self.group_configs,
-            self._held,
+            held_groups,
             unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
             share_groups=self.subscriptions,
         )
@@ -139,6 +156,7 @@ class Broker:
             storage,
             clock,
             ids,
+            held_transactions,
             max_timeout_ms=settings.transaction_max_timeout_ms,
             apply_offsets=self.groups.offsets.apply_transaction,
             refer=sources.refer_committed,
@@ -177,18 +195,25 @@ class Broker:
         self._log_scopes = LogScopes(storage, self.retention, check_seconds=settings.retention_check_seconds)
         self._group_scopes = GroupScopes(
             storage,
-            self._held,
+            held_groups,
             self.groups,
             self.subscriptions,
             check_seconds=settings.retention_check_seconds,
         )
+        self._transaction_scopes = TransactionScopes(
+            storage, held_transactions, self.transactions, check_seconds=settings.retention_check_seconds
+        )
+        self._spread_scopes: Mapping[str, SpreadScopes] = {
+            GROUPS[0].kind: self._group_scopes,
+            TRANSACTIONS[0].kind: self._transaction_scopes,
+            HOUSEKEEPING[0].kind: self._log_scopes,
+        }
         self._coordination = Coordination(
             self.transactions,
             self.namespaces,
             self.publishing,
             self._schedule,
             self._metrics_file,
-            check_seconds=settings.retention_check_seconds,
         )
         self._definitions = DefinitionFollower(
             self.topics,
@@ -222,9 +247,13 @@ class Broker:
         self.dynamic_settings.load()
         # Nothing is awaited before this: a change cannot come between what was loaded and what follows.
         self._storage.subscribe_definitions(self._definitions.changed)
-        if not self._held.has_all:
-            self._group_scopes.start()
-            self._log_scopes.start()
+        if not self._is_alone:
+            self._start_scopes()
+
+    def _start_scopes(self) -> None:
+        self._group_scopes.start()
+        self._transaction_scopes.start()
+        self._log_scopes.start()
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is as it was
@@ -234,8 +263,9 @@ class Broker:
             await self._storage.coordinate()
             await self.access.coordinate()
             self._bind_producer_ids()
-            if self._held.has_all:
+            if self._is_alone:
                 self._group_scopes.load_all()
+                await self._transaction_scopes.load_all()
             await self._coordination.load()
             if self._storage.has_lost_commits:
                 await self._storage.forget_lost_commits()
@@ -244,9 +274,8 @@ class Broker:
             await self._unload_coordination()
             raise
         self.coordinates = True
-        if self._held.has_all:
-            self._group_scopes.start()
-            self._log_scopes.start()
+        if self._is_alone:
+            self._start_scopes()
         self._coordination.start()
 
     def step_down(self) -> None:
@@ -281,16 +310,16 @@ class Broker:
         """Whether this broker serves what the scope is about."""
         if scope == COORDINATOR:
             return self.coordinates
-        return self._log_scopes.holds(scope) if _is_of_logs(scope) else self._held.holds(scope)
+        return self._spread_scopes[scope.kind].holds(scope)
 
     async def take_scope(self, scope: Scope) -> None:
-        """The database has given a scope of groups or housekeeping to this broker: load and serve it. Raises
+        """The database has given a scope that is spread to this broker: load and serve it. Raises
         Unavailable."""
-        await (self._log_scopes if _is_of_logs(scope) else self._group_scopes).take(scope)
+        await self._spread_scopes[scope.kind].take(scope)
 
     async def release_scope(self, scope: Scope) -> None:
-        """Give it up: see `GroupScopes.release` and `LogScopes.release`. Raises Unavailable."""
-        await (self._log_scopes if _is_of_logs(scope) else self._group_scopes).release(scope)
+        """Give it up: see `SpreadScopes`. Raises Unavailable."""
+        await self._spread_scopes[scope.kind].release(scope)
 
     def _bind_producer_ids(self) -> None:
         self.transactions.producer_ids.must_bind = self.access.is_required
@@ -302,6 +331,7 @@ class Broker:
         try:
             await self._log_scopes.stop()
             await self._group_scopes.stop()
+            await self._transaction_scopes.stop()
             if self._is_loaded:
                 await self._coordination.stop()
         finally:
@@ -503,7 +533,3 @@ class Broker:
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""
         return topic.existing_partition(partition)
-
-
-def _is_of_logs(scope: Scope) -> bool:
-    return scope.log_shard is not None

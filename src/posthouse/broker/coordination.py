@@ -3,7 +3,8 @@
     free ──load──► loading ──start──► held ──stop──► stopping ──unload──► free
 
 The parts exist in every broker. Where they are not loaded they are empty, and refuse what they are asked for.
-Groups and housekeeping of logs are not among them: see `group_scopes` and `log_scopes`.
+Groups, transactional ids and housekeeping of logs are not among them: see `group_scopes`,
+`transaction_scopes` and `log_scopes`.
 """
 
 import asyncio
@@ -20,8 +21,8 @@ _QUEUE_CHECK_SECONDS = 0.1
 """Interval of the check for expired unused queues."""
 _RECLAIM_SECONDS = 10.0
 """Interval at which queues release settled messages."""
-_TRANSACTION_CHECK_SECONDS = 1.0
-"""Interval of the check for expired transactions."""
+_REFERRAL_CHECK_SECONDS = 1.0
+"""Interval of the look for transactions that other brokers have committed."""
 
 
 class Coordination:
@@ -32,10 +33,7 @@ class Coordination:
         publishing: Publishing,
         schedule: Schedule,
         metrics_file: MetricsFile,
-        *,
-        check_seconds: float,
     ) -> None:
-        """`check_seconds` is the interval in which transactional ids expire."""
         self._transactions = transactions
         self._namespaces = namespaces
         self._publishing = publishing
@@ -43,8 +41,7 @@ class Coordination:
         self._using: set[asyncio.Future[Any]] = set()
         self._metrics_file = metrics_file
         self._chores = (
-            Housekeeping([transactions.abort_expired], _TRANSACTION_CHECK_SECONDS),
-            Housekeeping([transactions.expire], check_seconds),
+            Housekeeping([namespaces.referrals.refer], _REFERRAL_CHECK_SECONDS),
             Housekeeping([namespaces.retention.reclaim], _RECLAIM_SECONDS),
             Housekeeping([namespaces.expire_unused], _QUEUE_CHECK_SECONDS),
         )
@@ -53,7 +50,6 @@ class Coordination:
         """Load the stored state, and store what a stop or a crash has left to do. If it fails, `stop` and
         `unload` have to follow."""
         self._metrics_file.open()
-        await self._transactions.load()
         await self._namespaces.load()
         await self._schedule.load()
 
@@ -80,11 +76,10 @@ class Coordination:
         await self._schedule.stop()
         await self._publishing.close()
         await self._namespaces.close()
-        await self._transactions.close()
+        await self._transactions.close()  # those that end refer to records for queues
 
     def unload(self) -> None:
         """After `stop`. Nothing is awaited: to others, all parts are unloaded at the same moment."""
         self._metrics_file.close()
         self._namespaces.unload()
         self._schedule.unload()
-        self._transactions.unload()

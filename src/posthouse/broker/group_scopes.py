@@ -54,6 +54,9 @@ class GroupScopes:
         self._subscriptions.start()
         self._expiry.start()
 
+    def holds(self, scope: Scope) -> bool:
+        return self._held.holds(scope)
+
     async def take(self, scope: Scope) -> None:
         """No-op if it is held. Raises Unavailable."""
         async with self._changing[scope]:

@@ -20,6 +20,7 @@ from posthouse.broker.unpacking import Unpacking
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidRecord, InvalidTransaction, PosthouseError
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import check_timestamps, stamp_log_append_time
@@ -188,6 +189,8 @@ class LogWriter:
                 if produced.topic.name in sources:
                     check_referable(append.header)
                     referring.append((produced.topic, append))
+                elif produced.topic.is_coordinated and not required:  # by queues of another broker
+                    check_referable(append.header)
             except PosthouseError as error:
                 if required:
                     raise
@@ -246,11 +249,13 @@ class LogWriter:
             return
         if writer is None:
             raise InvalidTransaction("a transactional batch needs the id of its transaction")
-        if not self._transactions.is_loaded:
-            # Storage decides. All batches or none: otherwise the coordinator gets the whole request.
+        if not self._transactions.serves(writer.id):
+            # Storage decides. All batches or none: otherwise the broker that coordinates the transaction gets
+            # the whole request.
             append.admission = admission_value(writer.id, header.producer_epoch)
             append.required = True
             return
+        append.scope = scope_of_transactional_id(writer.id)
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if appending.admission is None:
             appending.admission = self._transactions.admit(writer.request(producer))

@@ -1,11 +1,12 @@
 """Scopes: what one broker of a cluster does for all of them, in parts that can lie with different brokers.
 
-A scope has one holder at a time. `coordinator` is everything that is not split: transactions, queues, the
-schedule, definitions, and the housekeeping that looks at all logs together. Two kinds are spread over all
-brokers:
+A scope has one holder at a time. `coordinator` is everything that is not split: queues, the schedule,
+definitions, and the housekeeping that looks at all logs together. Three kinds are spread over all brokers:
 
 - Consumer groups and share groups, by the hash of their name. Both are in the same scopes, because a name
   belongs to a group of one kind only.
+- Transactional ids, by the hash of what is before their last slash: ids of one job, `NAME/0`, `NAME/1` and so
+  on, can be committed together, so they are in one scope.
 - Housekeeping of logs, by a hash of the number of the log. So the partitions of a large topic are spread,
   too. A hash, because numbers come in patterns: the data and the references of queues take turns, for
   example.
@@ -19,8 +20,11 @@ from hashlib import sha256
 from types import MappingProxyType
 
 GROUP_SCOPES = 64
+TRANSACTION_SCOPES = GROUP_SCOPES
+"""As many, because both use `shard_of`."""
 HOUSEKEEPING_SCOPES = 16
 _GROUPS = "groups"
+_TRANSACTIONS = "transactions"
 _HOUSEKEEPING = "housekeeping"
 _GOLDEN_RATIO = 2654435761
 """Of 2^32: multiples of it are spread evenly."""
@@ -35,13 +39,18 @@ class Scope:
 
     @property
     def kind(self) -> str:
-        """`coordinator`, `groups` or `housekeeping`."""
+        """`coordinator`, `groups`, `transactions` or `housekeeping`."""
         return self.name.partition("/")[0]
 
     @property
     def group_shard(self) -> int | None:
         """The number of a scope of groups; None for any other."""
         return self._shard_of_kind(_GROUPS)
+
+    @property
+    def transaction_shard(self) -> int | None:
+        """The number of a scope of transactional ids; None for any other."""
+        return self._shard_of_kind(_TRANSACTIONS)
 
     @property
     def log_shard(self) -> int | None:
@@ -55,10 +64,13 @@ class Scope:
 
 COORDINATOR = Scope("coordinator")
 GROUPS = tuple(Scope(f"{_GROUPS}/{number:02}") for number in range(GROUP_SCOPES))
+TRANSACTIONS = tuple(Scope(f"{_TRANSACTIONS}/{number:02}") for number in range(TRANSACTION_SCOPES))
 HOUSEKEEPING = tuple(Scope(f"{_HOUSEKEEPING}/{number:02}") for number in range(HOUSEKEEPING_SCOPES))
-SPREAD: Mapping[str, tuple[Scope, ...]] = MappingProxyType({_GROUPS: GROUPS, _HOUSEKEEPING: HOUSEKEEPING})
+SPREAD: Mapping[str, tuple[Scope, ...]] = MappingProxyType(
+    {_GROUPS: GROUPS, _TRANSACTIONS: TRANSACTIONS, _HOUSEKEEPING: HOUSEKEEPING}
+)
 """Those that are spread over all brokers, by kind."""
-SCOPES = (COORDINATOR, *GROUPS, *HOUSEKEEPING)
+SCOPES = (COORDINATOR, *GROUPS, *TRANSACTIONS, *HOUSEKEEPING)
 
 
 def shard_of(owner: bytes) -> int:
@@ -69,6 +81,21 @@ def shard_of(owner: bytes) -> int:
 
 def scope_of_group(group: str) -> Scope:
     return GROUPS[shard_of(group.encode())]
+
+
+def job_of(transactional_id: bytes) -> bytes:
+    """The part of the id that says where it is coordinated: all of it, unless it has a slash."""
+    name, slash, _ = transactional_id.rpartition(b"/")
+    return name if slash else transactional_id
+
+
+def scope_of_transactional_id(id: str) -> Scope:
+    return TRANSACTIONS[shard_of(job_of(id.encode()))]
+
+
+def scope_of_job(name: str) -> Scope:
+    """Of the transactional ids `NAME/…`."""
+    return TRANSACTIONS[shard_of(name.encode())]
 
 
 def shard_of_log(log: int) -> int:

@@ -129,6 +129,9 @@ class Storage(PartitionView, Protocol):
         unnoticed in others.
         """
 
+    def subscribe_to_others(self, arrived: Arrived) -> None:
+        """As `subscribe`, for batches that other brokers have written and no others."""
+
     def watch(self, partitions: Iterable[PartitionId]) -> None:
         """A reader has read these partitions, does not wait for them, and will ask again soon. So batches
         that another broker writes are noticed soon, as in partitions that are awaited."""

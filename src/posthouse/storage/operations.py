@@ -33,6 +33,13 @@ class Append:
     admission: bytes | None = None
     """For a batch of a transaction that another broker coordinates: the value that must be stored in
     `Space.ADMISSIONS` for its partition and producer."""
+    scope: Scope | None = None
+    """For the other batches and the markers of transactions, where several brokers share the storage: the
+    scope of the transactional id. None in the name of the coordinator."""
+    has_referral: bool = False
+    """For a marker that commits: references of queues to the records are not in this commit, but what leads
+    to them is (`Space.REFERRALS`). Without it storage refuses the marker, and so the whole commit, if the
+    topic is coordinated and the broker is not the coordinator."""
 
 
 @dataclass(slots=True)

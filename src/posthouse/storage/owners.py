@@ -1,4 +1,4 @@
-"""The owner of stored state: the group, queue, transactional id or namespace that a key names.
+"""The owner of stored state: the group, queue, transactional job or namespace that a key names.
 
 The position of the owner in a key is part of the stored format of its space. So the state of one owner can be
 loaded alone, from data of every version, and no name is stored twice. A storage with a table for state has
@@ -8,6 +8,7 @@ the owner as a column.
 from collections.abc import Callable
 from typing import TypeAlias
 
+from posthouse.model.scopes import job_of
 from posthouse.storage.spaces import Space
 
 _OwnerOf: TypeAlias = Callable[[bytes], bytes]
@@ -50,10 +51,18 @@ def _sized(digits: int) -> _OwnerOf:
     return owner
 
 
+_sized_id = _sized(2)
+
+
+def _sized_job(key: bytes) -> bytes:
+    """Of keys that begin with the size of a transactional id, then the id."""
+    return job_of(_sized_id(key))
+
+
 _OWNERS: dict[Space, _OwnerOf] = {
     Space.OFFSETS: _behind(_PARTITION_SIZE),
-    Space.TRANSACTIONS: _whole,
-    Space.TRANSACTION_OFFSETS: _sized(2),
+    Space.TRANSACTIONS: job_of,
+    Space.TRANSACTION_OFFSETS: _sized_job,
     Space.PRODUCER_IDS: _of_cluster,
     Space.GROUPS: _whole,
     Space.PRODUCERS: _first(_PARTITION_SIZE),
@@ -74,4 +83,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.BROKER_CONFIGS: _of_cluster,
     Space.SECRETS: _of_cluster,
     Space.ADMISSIONS: _first(_PARTITION_SIZE),
+    Space.REFERRALS: _of_cluster,
 }

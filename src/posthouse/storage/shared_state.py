@@ -24,6 +24,9 @@ class SharedState(Protocol):
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         """The values whose owner belongs to the shard: see `model.scopes.shard_of`."""
 
+    async def of_space(self, space: Space) -> dict[bytes, bytes]:
+        """All values: only for spaces that are small, or are seldom looked at."""
+
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]: ...
 
     async def offsets_of_shard(self, shard: int) -> StoredOffsets:

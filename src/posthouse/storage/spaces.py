@@ -31,6 +31,8 @@ class Space(IntEnum):
     SECRETS = 25
     ADMISSIONS = 26
     """Transactions whose batches any broker may append: the function `commit_group` looks them up."""
+    REFERRALS = 27
+    """Committed transactions whose records queues do not have yet: the coordinator refers to them."""
 
 
 CLUSTER_WIDE = frozenset(
@@ -51,5 +53,8 @@ OF_GROUPS = frozenset(
 )
 """State of the brokers that hold the scopes of the groups."""
 
-COORDINATORS = frozenset(Space) - CLUSTER_WIDE - OF_GROUPS
+OF_TRANSACTIONS = frozenset({Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS, Space.FENCES, Space.ADMISSIONS})
+"""State of the brokers that hold the scopes of the transactional ids."""
+
+COORDINATORS = frozenset(Space) - CLUSTER_WIDE - OF_GROUPS - OF_TRANSACTIONS
 """State of the coordinator."""

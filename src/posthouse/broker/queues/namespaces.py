@@ -16,6 +16,7 @@ from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.pending_referrals import PendingReferrals
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention, ReadersOf
@@ -91,6 +92,7 @@ class Namespaces:
         self._names = list(dict.fromkeys((DEFAULT_NAMESPACE, *names)))
         self._by_name: dict[str, Namespace] = {}
         self._add_namespaces(self._names)
+        self.referrals = PendingReferrals(storage, sources, self.background, clock.now_ms)
         self.retention = QueueRetention(
             storage,
             topics,
@@ -100,6 +102,7 @@ class Namespaces:
             self._queues,
             self._delete_forsaken,
             readers_of,
+            self.referrals.refer,
         )
 
     def get(self, name: str) -> Namespace:
@@ -163,6 +166,8 @@ class Namespaces:
             await self.storage.delete_topics([topic.id for topic in logs.values()])
         if self.storage.is_shared:  # a topic may be older than the rule that sources are coordinated
             await self._topics.coordinate(list(self.sources.by_topic))
+        self.sources.is_loaded = True
+        await self.referrals.refer()
         if self.storage.has_lost_commits:
             leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])

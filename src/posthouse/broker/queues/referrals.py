@@ -4,7 +4,7 @@ A record of a topic counts as published to the exchange of that name where there
 the queue of that name. Its key is the routing key, unless the header `posthouse.routing-key` has another.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from posthouse.broker.queues.attributes import as_text
 from posthouse.broker.queues.log_queue import LogQueue
@@ -13,6 +13,7 @@ from posthouse.broker.queues.record_headers import ROUTING_KEY
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.model.errors import CorruptBatch, RecordTooLarge
+from posthouse.model.ids import PartitionId
 from posthouse.records.batch import SMALLEST_RECORD, BatchHeader
 from posthouse.records.record import Record, body_in, iter_records
 from posthouse.storage.operations import Append, Refer, Run
@@ -24,6 +25,9 @@ _MAX_RECORDS = 65_536
 
 class Referrals:
     """Of one commit: which lanes get references to which records."""
+
+    left: Collection[PartitionId] = ()
+    """Nothing is left to another broker."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

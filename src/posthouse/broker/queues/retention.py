@@ -2,6 +2,7 @@
 
 From time to time, in this order:
 
+    -  transactions that other brokers have committed are referred to
     0  streams remove messages beyond their retention
     1  every lane's progress is stored, so that its floor is durable
     2  reference logs and stashes are trimmed to what is above that
@@ -84,7 +85,9 @@ class QueueRetention:
         queues: Callable[[], Iterable[LogQueue]],
         delete_forsaken: Callable[[Sequence[Topic]], Awaitable[None]],
         readers_of: ReadersOf,
+        refer_committed: Callable[[], Awaitable[None]],
     ) -> None:
+        """`refer_committed` refers to the records of transactions that were committed before the call."""
         self._storage = storage
         self._topics = topics
         self._clock = clock
@@ -93,6 +96,7 @@ class QueueRetention:
         self._queues = queues
         self._delete_forsaken = delete_forsaken
         self._readers_of = readers_of
+        self._refer_committed = refer_committed
         self.held_back: Mapping[PartitionId, int] = {}
         """Up to which offset retention would have removed records when it last ran, but for `needed`."""
         self.limits = StragglerLimits()
@@ -124,9 +128,12 @@ class QueueRetention:
     async def reclaim(self) -> None:
         """Trim what no queue needs any more. Costs little where nothing has changed."""
         async with self._reclaiming:
+            # In this order. Transactions with records before the ends were decided before the ends were
+            # known, so that all of them are referred to. A queue that is declared later has only messages
+            # that lie behind the ends.
+            ends = self._ends_now()
+            await self._refer_committed()
             await self._cut_streams([queue for queue in self._queues() if not queue.is_deleted])
-            # Nothing is waited for between these and the ends: a queue that is declared later has only
-            # messages that lie behind the ends.
             queues = [queue for queue in self._queues() if not queue.is_deleted]
             lanes = [lane for queue in queues for lane in queue.lanes]
             self._known = {
@@ -134,7 +141,6 @@ class QueueRetention:
                 for queue in queues
                 for lane in queue.lanes
             }
-            ends = self._ends_now()
             stored = await self._store(lanes)
             await self._trim(self._lane_trims() + self._stash_trims(queues, stored))
             for known in self._known.values():

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from posthouse.broker.queues.left_referrals import LeftReferrals, Referral
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.transaction_batches import transaction_batches
@@ -14,6 +15,7 @@ from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append
+from posthouse.storage.producers import NOT_OPEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,9 +36,12 @@ class Sources:
         self.by_topic: dict[str, Source] = {}
         """By the name of the topic. Topics that feed no exchange or queue are not in it."""
         self._declaring: set[str] = set()
+        self.is_loaded = False
+        """Whether all namespaces are: in a cluster, only in the coordinator."""
 
     def unload(self) -> None:
         """Not cleared: what still uses the namespaces of before must not change what comes next."""
+        self.is_loaded = False
         self.by_topic = {}
 
     @contextmanager
@@ -63,19 +68,52 @@ class Sources:
             referrals.add(source.router, source.target, append)
         return referrals
 
-    async def refer_committed(self, written: Sequence[tuple[PartitionId, int]]) -> Referrals | None:
-        """The same for records of transactions, in the moment in which they become visible."""
-        routed = [(partition, producer) for partition, producer in written if self._of(partition) is not None]
+    async def refer_committed(
+        self, written: Sequence[tuple[PartitionId, int]]
+    ) -> Referrals | LeftReferrals | None:
+        """The same for records of transactions, in the moment in which they become visible. A broker that
+        does not know the queues leaves it to the coordinator."""
+        is_loaded = self.is_loaded
+        routed = [each for each in written if self._may_route(each[0])]
         if not routed:
             return None
         await self._storage.barrier()  # records of the transaction may still be on their way to the disk
+        await self._storage.refresh([partition for partition, _ in routed], with_producers=True)
+        opened = [
+            Referral(partition=partition, producer_id=producer, first=first)
+            for partition, producer in routed
+            if (first := self._open_since(partition, producer)) != NOT_OPEN
+        ]
+        if not is_loaded:
+            return LeftReferrals([partition for partition, _ in routed], opened)
         referrals = Referrals(self._clock.now_ms())
-        for partition, producer in routed:
-            async for append in transaction_batches(self._storage, partition, producer):
-                source = self._of(partition)
-                if source is not None:
-                    referrals.add(source.router, source.target, append)
+        for referral in opened:
+            await self.add_records(referral, referrals)
         return referrals
+
+    async def add_records(self, referral: Referral, referrals: Referrals) -> None:
+        """The records of the transaction, for the queues that get them now. Its log must be refreshed."""
+        partition = referral.partition
+        async for append in transaction_batches(
+            self._storage, partition, referral.producer_id, referral.first
+        ):
+            source = self._of(partition)
+            if source is not None:
+                referrals.add(source.router, source.target, append)
+
+    def feeds_queues(self, partition: PartitionId) -> bool:
+        """As far as the namespaces are loaded."""
+        return self._of(partition) is not None
+
+    def _may_route(self, partition: PartitionId) -> bool:
+        if self.is_loaded:
+            return self.feeds_queues(partition)
+        topic = self._storage.topics.get(partition.topic)
+        return topic is not None and topic.is_coordinated
+
+    def _open_since(self, partition: PartitionId, producer_id: int) -> int:
+        producer = self._storage.producers(partition).get(producer_id)
+        return NOT_OPEN if producer is None else producer.open_since
 
     def _of(self, partition: PartitionId) -> Source | None:
         topic = self._storage.topics.get(partition.topic)

@@ -1,4 +1,4 @@
-"""The batches of one open transaction in one partition."""
+"""The batches of one transaction in one partition."""
 
 from collections.abc import AsyncIterator
 
@@ -6,19 +6,17 @@ from posthouse.model.ids import PartitionId
 from posthouse.records.batch import iter_headers
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append
-from posthouse.storage.producers import NOT_OPEN
 
 _READ_BYTES = 1024 * 1024
 
 
 async def transaction_batches(
-    storage: Storage, partition: PartitionId, producer_id: int
+    storage: Storage, partition: PartitionId, producer_id: int, first: int
 ) -> AsyncIterator[Append]:
-    """As they lie in the log, with their offsets. Everything of the transaction must be durable."""
-    producer = storage.producers(partition).get(producer_id)
-    if producer is None or producer.open_since == NOT_OPEN:
-        return
-    offset, end = producer.open_since, storage.bounds(partition).end
+    """As they lie in the log, with their offsets, from the `first` of the transaction to its marker, or to
+    the end if it is open. Everything of the transaction must be durable, and its log refreshed."""
+    bounds = storage.bounds(partition)
+    offset, end = max(first, bounds.start), bounds.end  # some may have been deleted
     while offset < end:
         found = await storage.read(partition, offset, _READ_BYTES)
         if not found.data:
@@ -26,11 +24,10 @@ async def transaction_batches(
         view = memoryview(found.data)
         for position, header in iter_headers(view):
             offset = header.next_offset
-            if (
-                header.producer_id == producer_id
-                and header.is_transactional
-                and not header.is_control
-                and header.base_offset >= producer.open_since
-            ):
+            if header.producer_id != producer_id or header.base_offset < first:
+                continue
+            if header.is_control:
+                return
+            if header.is_transactional:
                 batch = view[position : position + header.length]
                 yield Append(partition, batch, header, base_offset=header.base_offset)

@@ -1,13 +1,14 @@
 """Admissions: transactions whose batches any broker of a cluster may take.
 
-One broker coordinates a transaction. When it adds a partition, it stores an admission of the producer to that
-partition, and removes it in the commit that ends the transaction. The broker that gets a batch names the
-admission in its commit, and storage refuses the batch unless that very admission is stored. So a batch that
-comes late never gets into a later transaction: its admission is gone, or has another epoch.
+One broker coordinates a transaction, that which holds the scope of its id. When it adds a partition, it
+stores an admission of the producer to that partition, and removes it in the commit that ends the transaction.
+The broker that gets a batch names the admission in its commit, and storage refuses the batch unless that very
+admission is stored. So a batch that comes late never gets into a later transaction: its admission is gone, or
+has another epoch.
 
 That does not hold of a producer that keeps its epoch after a transaction was aborted: an earlier batch of it
-may still be on its way. It gets no admissions until its next epoch, and all of its batches go to the
-coordinator, which sees their order (`request_order`). A producer keeps its epoch after a commit, too, but
+may still be on its way. It gets no admissions until its next epoch, and all of its batches go to that
+broker, which sees their order (`request_order`). A producer keeps its epoch after a commit, too, but
 then all of its batches were acknowledged before.
 
 Stored in `Space.ADMISSIONS`, big-endian:
@@ -26,6 +27,7 @@ from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 _KEY = Struct(">16sIq")
+_OWNER = Struct(">16sI")
 _EPOCH = Struct(">h")
 
 
@@ -49,9 +51,14 @@ def removals(transaction: Transaction, partitions: Iterable[PartitionId]) -> lis
     return [Put(Space.ADMISSIONS, _key(partition, producer), None) for partition in partitions]
 
 
-def load_admissions(state: Mapping[bytes, bytes], ids: TransactionalIds) -> list[Put]:
-    """Note stored admissions at their transactions; returns operations that remove those of no open one."""
-    leftovers: list[Put] = []
+def owners(transactions: Iterable[Transaction]) -> set[bytes]:
+    """The owners of admissions that these open transactions may have stored: partitions."""
+    works = [each.work for each in transactions if each.work is not None]
+    return {_OWNER.pack(each.topic, each.index) for work in works for each in work.partitions}
+
+
+def load_admissions(state: Mapping[bytes, bytes], ids: TransactionalIds) -> None:
+    """Note stored admissions at their transactions."""
     for key, value in state.items():
         topic, index, producer_id = _KEY.unpack(key)
         (epoch,) = _EPOCH.unpack_from(value)
@@ -62,9 +69,6 @@ def load_admissions(state: Mapping[bytes, bytes], ids: TransactionalIds) -> list
             and transaction.producer == ProducerIdentity(producer_id, epoch)
         ):
             transaction.work.admitted.add(PartitionId(TopicId(topic), index))
-        else:
-            leftovers.append(Put(Space.ADMISSIONS, key, None))
-    return leftovers
 
 
 def missing(transaction: Transaction, partitions: Collection[PartitionId]) -> set[PartitionId]:

@@ -8,12 +8,12 @@ row per name in `Space.FENCES`; it never expires, because the broker cannot know
     value  version u8 (1) | sequence i64, big-endian
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from struct import Struct
 
 from posthouse.model.errors import ConcurrentTransaction, DataDamaged
-from posthouse.storage.contract import Storage
+from posthouse.model.scopes import Scope, scope_of_job
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
@@ -28,15 +28,19 @@ class CommitSequences:
         self._sequences: dict[str, int] = {}
         self._held: set[str] = set()
 
-    def load(self, storage: Storage) -> None:
-        for key, value in storage.take_state(Space.FENCES).items():
+    def load(self, stored: Mapping[bytes, bytes]) -> None:
+        """Values of `Space.FENCES`."""
+        for key, value in stored.items():
             version, sequence = _VALUE.unpack(value)
             if version != VERSION:
                 raise DataDamaged(f"the commit sequence {key!r} is stored in a form that is not known here")
             self._sequences[key.decode()] = sequence
 
-    def unload(self) -> None:
-        self._sequences.clear()
+    def unload(self, scope: Scope) -> None:
+        """Forget those of the scope: another broker coordinates them."""
+        for name in self.names():
+            if scope_of_job(name) == scope:
+                del self._sequences[name]
 
     def names(self) -> list[str]:
         return list(self._sequences)

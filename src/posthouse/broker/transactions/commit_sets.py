@@ -9,9 +9,10 @@ transactions time out, and a writer that resumes later must not begin another.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.transactions.commit_sequences import CommitSequences
 from posthouse.broker.transactions.ending import Ending
 from posthouse.broker.transactions.transaction import (
@@ -28,7 +29,7 @@ from posthouse.model.errors import (
     ProducerFenced,
     UnknownProducerId,
 )
-from posthouse.storage.contract import Storage
+from posthouse.model.scopes import Scope
 
 MAX_NAME = 249
 _NUMBER = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10})?", re.ASCII)
@@ -45,38 +46,52 @@ class CommitPart:
 class CommitSets:
     """Owned by the event loop."""
 
-    def __init__(self, ids: TransactionalIds, transitions: Transitions) -> None:
+    def __init__(self, ids: TransactionalIds, transitions: Transitions, held: HeldScopes) -> None:
+        self._held = held
         self._ids = ids
         self._transitions = transitions
         self._sequences = CommitSequences()
 
-    def load(self, storage: Storage) -> None:
-        self._sequences.load(storage)
+    def load(self, stored: Mapping[bytes, bytes]) -> None:
+        """Values of `Space.FENCES`."""
+        self._sequences.load(stored)
 
-    def unload(self) -> None:
-        self._sequences.unload()
+    def unload(self, scope: Scope) -> None:
+        self._sequences.unload(scope)
 
     def names(self) -> list[str]:
         """Those that something was committed under with a sequence number."""
         return self._sequences.names()
 
     def sequence(self, name: str) -> int | None:
-        """The highest number that was committed under the name."""
+        """The highest number that was committed under the name. Raises NotCoordinator."""
+        self._check_served(name)
+        return self._sequences.sequence(name)
+
+    def sequence_if_known(self, name: str) -> int | None:
+        """For lists: None also if another broker coordinates the name."""
         return self._sequences.sequence(name)
 
     async def commit(self, name: str, sequence: int | None, parts: Sequence[CommitPart]) -> bool:
         """Commit all or none; False if this was committed before. Without a sequence only the parts can
-        tell."""
+        tell. Raises NotCoordinator."""
         _check(name, parts)
+        self._check_served(name)
         return await self._transitions.undisturbed(self._commit(name, sequence, parts))
 
     async def abort(self, name: str, parts: Sequence[CommitPart] | None, sequence: int | None = None) -> None:
         """Abort those of the parts that are still open; None: all that may write under the name.
 
-        Does nothing if `sequence` was committed: open transactions then belong to later work.
+        Does nothing if `sequence` was committed: open transactions then belong to later work. Raises
+        NotCoordinator.
         """
         _check(name, parts or ())
+        self._check_served(name)
         await self._transitions.undisturbed(self._abort(name, parts, sequence))
+
+    def _check_served(self, name: str) -> None:
+        """All ids of the name are in one scope: see `model.scopes`."""
+        self._held.check(f"{name}/")
 
     async def _commit(self, name: str, sequence: int | None, parts: Sequence[CommitPart]) -> bool:
         with self._sequences.hold(name):

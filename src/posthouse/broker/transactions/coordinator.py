@@ -3,6 +3,8 @@
 Every answer to a client is durable first. Ending a transaction is one commit with its markers, its offsets
 and its new state, so recovery has nothing to finish. Owned by the event loop.
 
+In a cluster a broker coordinates the transactional ids whose scopes it holds, and refuses all others.
+
 The danger is a late request: a request of an earlier transaction must not affect a later one. A producer that
 takes a new epoch with every transaction is safe. For all others `request_order` detects late requests; their
 sender gets a fencing error, and the transaction stays unchanged. If it cannot be decided which of two senders
@@ -13,9 +15,10 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.transactions import lost_state
 from posthouse.broker.transactions.admission import TransactionAdmission
-from posthouse.broker.transactions.admissions import admissions, load_admissions, missing
+from posthouse.broker.transactions.admissions import admissions, load_admissions, missing, owners
 from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.producer_ids import ProducerIds
@@ -28,6 +31,7 @@ from posthouse.broker.transactions.transaction import (
     Transaction,
     TransactionState,
     Work,
+    decode_transaction,
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.broker.transactions.transitions import Refer, Transitions
@@ -36,16 +40,18 @@ from posthouse.model.errors import (
     ConcurrentTransaction,
     InvalidTimeout,
     InvalidTransaction,
-    NotLeader,
+    NotCoordinator,
     ProducerFenced,
     Unavailable,
     UnknownProducerId,
 )
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.producers import NOT_OPEN
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
@@ -63,6 +69,7 @@ class Transactions:
         storage: Storage,
         clock: Clock,
         ids: TransactionalIds,
+        held: HeldScopes,
         *,
         max_timeout_ms: int,
         apply_offsets: Callable[[Sequence[Put]], None],
@@ -74,34 +81,71 @@ class Transactions:
         self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
         self.ids = ids
+        self._held = held
         self.transitions = Transitions(
             storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer
         )
-        self.commit_sets = CommitSets(self.ids, self.transitions)
-        self.is_loaded = False
-        """False in a broker that does not coordinate transactions."""
+        self.commit_sets = CommitSets(self.ids, self.transitions, held)
 
-    async def load(self) -> None:
-        self.is_loaded = True
+    def serves(self, id: str) -> bool:
+        """Whether this broker coordinates the transactional id."""
+        return self._held.serves(id)
+
+    def get(self, id: str) -> Transaction:
+        """Raises NotCoordinator, and UnknownTransaction."""
+        self._held.check(id)
+        return self.ids.get(id)
+
+    def coordinated(self) -> list[Transaction]:
+        """All that this broker coordinates."""
+        return [each for each in self.ids.all() if self.serves(each.id)]
+
+    async def load_all(self) -> None:
+        """In a broker that is alone."""
+        take = self._storage.take_state
         self.producer_ids.load()
-        self.ids.load(self._storage)
-        self.commit_sets.load(self._storage)
-        leftovers = load_admissions(self._storage.take_state(Space.ADMISSIONS), self.ids)
-        if leftovers:
-            await self._storage.commit(leftovers)
+        self.ids.load(take(Space.TRANSACTIONS), take(Space.TRANSACTION_OFFSETS))
+        self.commit_sets.load(take(Space.FENCES))
+        load_admissions(take(Space.ADMISSIONS), self.ids)
         if self._storage.has_lost_commits:
             await self.producer_ids.skip_lost()
             await lost_state.restore(self._storage, self.ids, self._clock.now_ms())
 
+    async def load(self, scope: Scope, shared: SharedState) -> None:
+        """The transactional ids of a scope that this broker has taken. Raises Unavailable."""
+        shard = scope.transaction_shard
+        assert shard is not None
+        transactions = await shared.of_shard(Space.TRANSACTIONS, shard)
+        offsets = await shared.of_shard(Space.TRANSACTION_OFFSETS, shard)
+        sequences = await shared.of_shard(Space.FENCES, shard)
+        # A partition of a transaction is older than that: if it is unknown now, it was deleted, and else it
+        # gets its marker.
+        await self._storage.refresh_definitions()
+        opened = self.ids.load(transactions, offsets)
+        self.commit_sets.load(sequences)
+        try:
+            if opened:
+                admitted = await shared.of_owners(Space.ADMISSIONS, list(owners(opened)))
+                load_admissions(admitted, self.ids)
+        except BaseException:
+            self._forget(scope)
+            raise
+
+    async def unload(self, scope: Scope) -> None:
+        """After the scope was released: wait for what uses it, and forget it. Raises Unavailable."""
+        try:
+            await self.transitions.settled()
+            await self._storage.barrier()
+        finally:
+            self._forget(scope)
+
+    def _forget(self, scope: Scope) -> None:
+        self.ids.unload(scope)
+        self.commit_sets.unload(scope)
+
     async def close(self) -> None:
         """Wait for running transitions."""
-        await self.transitions.close()
-
-    def unload(self) -> None:
-        """After `close`: another broker coordinates transactions."""
-        self.is_loaded = False
-        self.ids.unload()
-        self.commit_sets.unload()
+        await self.transitions.settled()
 
     async def init_producer(
         self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
@@ -115,6 +159,7 @@ class Transactions:
             return ProducerIdentity(await self.producer_ids.take(owner), 0)
         if not 0 < timeout_ms <= self._max_timeout_ms:
             raise InvalidTimeout(f"a transaction may take 1 to {self._max_timeout_ms} ms, not {timeout_ms}")
+        self._held.check(id)
         return await self.transitions.undisturbed(self._init_producer(id, timeout_ms, expected))
 
     async def _init_producer(
@@ -266,21 +311,39 @@ class Transactions:
         return after.producer
 
     async def abort(self, producer: ProducerIdentity, partition: PartitionId) -> None:
-        """Abort what this producer has open in the partition, as an administrator asked."""
+        """Abort what this producer has open in the partition, as an administrator asked. Raises
+        NotCoordinator, in a cluster, if another broker coordinates its transaction."""
         for transaction in self.ids.open():
             if transaction.producer.producer_id == producer.producer_id:
                 if transaction.producer != producer:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
                 await self.transitions.undisturbed(self._fence(transaction))
                 return
+        await self._check_no_other_coordinates(producer)
         await self._storage.refresh([partition], with_producers=True)
         known = self._storage.producers(partition).get(producer.producer_id)
         if known is not None and known.open_since != NOT_OPEN:
             await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
 
+    async def _check_no_other_coordinates(self, producer: ProducerIdentity) -> None:
+        owner = await self.owner_of(producer)
+        if owner is not None and not self.serves(owner):
+            raise NotCoordinator(f"another broker coordinates {owner!r}, which the producer belongs to")
+
+    async def owner_of(self, producer: ProducerIdentity) -> str | None:
+        """The transactional id of the producer, whichever broker coordinates it. Raises Unavailable."""
+        shared = self._storage.shared_state
+        if shared is None:
+            known = self.ids.all()
+        else:
+            stored = await shared.of_space(Space.TRANSACTIONS)
+            known = [decode_transaction(key, value) for key, value in stored.items()]
+        return next((each.id for each in known if each.producer.producer_id == producer.producer_id), None)
+
     async def abort_open(self, id: str) -> None:
-        """Abort the open transaction of an id, on an administrator's word, and fence its producer."""
-        transaction = self.ids.get(id)
+        """Abort the open transaction of an id, on an administrator's word, and fence its producer. Raises
+        NotCoordinator."""
+        transaction = self.get(id)
         if transaction.work is None:
             raise InvalidTransaction(f"{id!r} has no open transaction")
         await self.transitions.undisturbed(self._fence(transaction))
@@ -290,7 +353,7 @@ class Transactions:
         aborted or asked for its next epoch; it then gets the epoch that it was given here."""
         for transaction in self.ids.open():
             work = transaction.work
-            if work is None or transaction.is_busy:
+            if work is None or transaction.is_busy or not self.serves(transaction.id):
                 continue
             if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
                 log.warning(
@@ -313,7 +376,7 @@ class Transactions:
         """Remove transactional ids that have been unused for long."""
         before = self._clock.now_ms() - IDLE_MS
         for each in self.ids.all():
-            if each.work is None and each.changed_ms < before and not each.is_busy:
+            if each.work is None and each.changed_ms < before and not each.is_busy and self.serves(each.id):
                 await self._storage.commit([each.removal()])
                 if self.ids.find(each.id) is each and each.work is None:
                     self.ids.forget(each)
@@ -358,10 +421,9 @@ class Transactions:
         return transaction
 
     def _of(self, request: TransactionalRequest) -> Transaction:
+        self._held.check(request.id)
         transaction = self.ids.find(request.id)
         if transaction is None:
-            if not self.is_loaded:
-                raise NotLeader("transactions are coordinated by another broker")
             raise UnknownProducerId(f"transactional id {request.id!r} has no producer")
         if transaction.is_busy:
             raise ConcurrentTransaction(f"a transaction of {request.id!r} is ending; try again")

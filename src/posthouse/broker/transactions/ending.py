@@ -1,11 +1,12 @@
 """The one commit that ends transactions: their markers, their offsets and their new states."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.transactions.admissions import removals
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope, scope_of_transactional_id
 from posthouse.records.batch import parse_header
 from posthouse.records.control import build_marker
 from posthouse.storage.contract import Storage
@@ -24,13 +25,18 @@ class Ending:
 
 
 async def commit_ends(
-    storage: Storage, endings: Sequence[Ending], others: Sequence[Put] = (), references: Sequence[Refer] = ()
+    storage: Storage,
+    endings: Sequence[Ending],
+    others: Sequence[Put] = (),
+    references: Sequence[Refer | Put] = (),
+    left: Collection[PartitionId] = (),
 ) -> None:
-    """Commit all endings with `others` and `references` in one durable step."""
+    """Commit all endings with `others` and `references` in one durable step. References to the records of the
+    partitions in `left` follow in another one."""
     markers: list[Append] = []
     puts = list(others)
     for ending in endings:
-        markers += _markers(storage, ending)
+        markers += _markers(storage, ending, left)
         puts += _puts(ending)
         puts.append(ending.after.put())
     operations: list[Operation] = [*markers, *references, *puts]
@@ -49,7 +55,7 @@ async def abort_hanging(
         raise refusal.reason from None
 
 
-def _markers(view: PartitionView, ending: Ending) -> list[Append]:
+def _markers(view: PartitionView, ending: Ending, left: Collection[PartitionId]) -> list[Append]:
     """Markers carry the new epoch if there is one, and so fence the old one in every partition."""
     transaction, after = ending.transaction, ending.after
     if transaction.work is None:
@@ -59,17 +65,40 @@ def _markers(view: PartitionView, ending: Ending) -> list[Append]:
         writer = transaction.producer.next_epoch
     return [
         # A partition with a later epoch refuses the marker: it has no record of this transaction.
-        end_marker(partition, writer, after.changed_ms, commit=ending.commit, required=False)
+        end_marker(
+            partition,
+            writer,
+            after.changed_ms,
+            commit=ending.commit,
+            required=False,
+            scope=scope_of_transactional_id(transaction.id),
+            has_referral=partition in left,
+        )
         for partition in transaction.work.partitions
         if partition.topic in view.topics
     ]
 
 
 def end_marker(
-    partition: PartitionId, writer: ProducerIdentity, now_ms: int, *, commit: bool, required: bool = True
+    partition: PartitionId,
+    writer: ProducerIdentity,
+    now_ms: int,
+    *,
+    commit: bool,
+    required: bool = True,
+    scope: Scope | None = None,
+    has_referral: bool = False,
 ) -> Append:
+    """`scope` is that of the transactional id, None in the name of the coordinator."""
     marker = memoryview(build_marker(writer.producer_id, writer.epoch, commit=commit, timestamp=now_ms))
-    return Append(partition, marker, parse_header(marker), required=required)
+    return Append(
+        partition,
+        marker,
+        parse_header(marker),
+        required=required,
+        scope=scope,
+        has_referral=has_referral,
+    )
 
 
 def _puts(ending: Ending) -> list[Put]:

@@ -1,10 +1,10 @@
 """The transactional ids by name, and their open transactions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from posthouse.broker.transactions.transaction import Transaction, decode_transaction, split_offset_key
 from posthouse.model.errors import UnknownTransaction
-from posthouse.storage.contract import Storage
+from posthouse.model.scopes import Scope, scope_of_transactional_id
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
@@ -21,19 +21,27 @@ class TransactionalIds:
         self._pending: dict[bytes, int] = {}
         """Number of open transactions that are about to change a committed offset, by its key."""
 
-    def load(self, storage: Storage) -> None:
-        for key, value in storage.take_state(Space.TRANSACTIONS).items():
-            self.keep(decode_transaction(key, value))
-        for key, value in storage.take_state(Space.TRANSACTION_OFFSETS).items():
+    def load(self, transactions: Mapping[bytes, bytes], offsets: Mapping[bytes, bytes]) -> list[Transaction]:
+        """Values of `Space.TRANSACTIONS` and `Space.TRANSACTION_OFFSETS`; returns the open transactions."""
+        loaded = [decode_transaction(key, value) for key, value in transactions.items()]
+        for each in loaded:
+            self.keep(each)
+        for key, value in offsets.items():
             id, offset_key = split_offset_key(key)
             transaction = self._transactions.get(id)
             if transaction is not None and transaction.work is not None:
                 transaction.work.offsets[offset_key] = Put(Space.OFFSETS, offset_key, value)
                 self.add_pending([offset_key])
+        return [each for each in loaded if each.work is not None]
 
-    def unload(self) -> None:
-        for each in (self._transactions, self._producers, self._open, self._names, self._pending):
-            each.clear()
+    def unload(self, scope: Scope) -> None:
+        """Forget those of the scope: another broker coordinates them."""
+        for each in self.all():
+            if scope_of_transactional_id(each.id) == scope:
+                if each.work is not None:
+                    self.remove_pending(each.work.offsets)
+                self._open.discard(each.id)
+                self.forget(each)
 
     def all(self) -> list[Transaction]:
         return list(self._transactions.values())

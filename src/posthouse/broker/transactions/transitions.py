@@ -1,7 +1,7 @@
 """State transitions of a transactional id: exclusive, shielded from cancellation, visible once durable."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
@@ -12,19 +12,27 @@ from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentit
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
-from posthouse.model.errors import ConcurrentTransaction
+from posthouse.model.errors import ConcurrentTransaction, NotLeader, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.storage import operations as storage_operations
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
+from posthouse.storage.outcomes import OperationRefused
 
 T = TypeVar("T")
 
+_ATTEMPTS = 5
+"""Topics become coordinated, and the coordinator moves, but not that often."""
+
 
 class Referred(Protocol):
-    """References to records that become visible with their transaction."""
+    """References to records that become visible with their transaction, or what leads to them."""
 
-    def operations(self) -> list[storage_operations.Refer]: ...
+    @property
+    def left(self) -> Collection[PartitionId]:
+        """Partitions whose references are left to the coordinator."""
+
+    def operations(self) -> Sequence[storage_operations.Refer | Put]: ...
 
     def durable(self) -> None: ...
 
@@ -79,11 +87,7 @@ class Transitions:
                 after.has_aborted = False
                 after.may_be_shared = self._storage.is_shared
                 after.control = RequestOrder()
-        referred = await self._refer(_committed(endings))
-        references = [] if referred is None else referred.operations()
-        await commit_ends(self._storage, endings, others, references)
-        if referred is not None:
-            referred.durable()
+        await self._commit(endings, others)
         for ending in endings:
             work = ending.transaction.work
             self._ids.keep(ending.after)
@@ -93,6 +97,26 @@ class Transitions:
                 if ending.commit:
                     self._apply_offsets(list(work.offsets.values()))
                 self._ids.remove_pending(work.offsets)
+
+    async def _commit(self, endings: Sequence[Ending], others: Sequence[Put]) -> None:
+        """Which broker refers to the records may change between the look and the commit: then storage
+        refuses the commit."""
+        for _ in range(_ATTEMPTS):
+            referred = await self._refer(_committed(endings))
+            try:
+                if referred is None:
+                    await commit_ends(self._storage, endings, others)
+                else:
+                    await commit_ends(self._storage, endings, others, referred.operations(), referred.left)
+            except (NotLeader, OperationRefused) as error:
+                if isinstance(error, OperationRefused) and not isinstance(error.reason, NotLeader):
+                    raise
+                await self._storage.refresh_definitions()
+                continue
+            if referred is not None:
+                referred.durable()
+            return
+        raise Unavailable("queues that get records of the transaction move to another broker; try again")
 
     async def successor(self, producer: ProducerIdentity) -> ProducerIdentity:
         if producer.epoch < MAX_EPOCH:
@@ -127,6 +151,6 @@ class Transitions:
         for task in self._under_way:
             task.cancel()
 
-    async def close(self) -> None:
-        """Wait for running transitions."""
+    async def settled(self) -> None:
+        """Wait for the transitions that run now."""
         await asyncio.gather(*self._under_way, return_exceptions=True)

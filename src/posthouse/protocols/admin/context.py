@@ -8,7 +8,7 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
-from posthouse.model.scopes import scope_of_group
+from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
@@ -67,15 +67,15 @@ class CallContext:
     def listeners(self) -> ServedListeners:
         return self.backend.listeners
 
-    def is_elsewhere(self, group: str) -> bool:
-        """Whether another broker coordinates the group, and has to be asked."""
+    def is_elsewhere(self, scope: Scope) -> bool:
+        """Whether another broker holds the scope, and has to be asked."""
         if self.backend.membership is None or self.caller.is_relayed:
             return False
-        return not self.broker.holds(scope_of_group(group))
+        return not self.broker.holds(scope)
 
     @property
     def other_brokers(self) -> OtherBrokers | None:
-        """Those that have to be asked for all groups, besides this one."""
+        """Those that have to be asked for a whole list, besides this one."""
         membership = self.backend.membership
         if membership is None or self.caller.is_relayed:
             return None

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from posthouse.model.scopes import scope_of_group
+from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
@@ -49,8 +49,8 @@ class Endpoint(Generic[P, B]):
     status: int = 200
     content_type: str = JSON
     most_body: int = MOST_BODY
-    group: Callable[[P], str] | None = None
-    """The name of the group that the call is about: the broker that coordinates it answers."""
+    scope: Callable[[P], Scope] | None = None
+    """The scope that the call is about: the broker that holds it answers."""
     problems: tuple[int, ...] = ()
     """Status codes besides 400, 401, 403 and 503, which every call may have."""
 
@@ -66,10 +66,10 @@ class Endpoint(Generic[P, B]):
     async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)
         body = self._body(request)
-        if self.group is not None and context.is_elsewhere(group := self.group(checked)):
+        if self.scope is not None and context.is_elsewhere(scope := self.scope(checked)):
             others = context.other_brokers
             assert others is not None
-            return await others.ask(scope_of_group(group), request, context.caller)
+            return await others.ask(scope, request, context.caller)
         result = await self.handler(context, checked, body)
         if isinstance(result, Response):
             return result

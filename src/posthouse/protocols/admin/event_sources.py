@@ -22,9 +22,11 @@ from posthouse.protocols.admin.handlers import (
     overview,
     quotas,
     topics,
+    transactions,
     users,
 )
 from posthouse.protocols.admin.handlers.queues import Counters, State, state_of
+from posthouse.protocols.admin.paging import Paging
 from posthouse.protocols.admin.turns import in_turns
 
 DECLARED_SECONDS: Final = 5.0
@@ -127,7 +129,7 @@ class GroupSource(_Source):
             summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
-        async for each in groups.listed_elsewhere(self._context):
+        async for each in groups.LISTED.all(self._context, Paging()):
             found[each.name] = each
         return found
 
@@ -152,7 +154,7 @@ class TransactionSource(_Source):
         return guard.sees(Kind.TRANSACTIONAL_ID, summary.id)
 
     async def sample(self) -> Sample:
-        return {
+        found: dict[str, msgspec.Struct] = {
             each.id: TransactionSummary(
                 id=each.id,
                 state=each.state.name.lower(),
@@ -163,6 +165,16 @@ class TransactionSource(_Source):
             )
             async for each in in_turns(self._context.broker.transactions.ids.open())
         }
+        async for other in transactions.LISTED.all(self._context, transactions.TransactionsWanted()):
+            found[other.id] = TransactionSummary(
+                id=other.id,
+                state=other.state,
+                producer_id=other.producer_id,
+                producer_epoch=other.producer_epoch,
+                started=other.started,
+                partitions=other.partitions_total,
+            )
+        return found
 
 
 class ExchangeSource(_Source):

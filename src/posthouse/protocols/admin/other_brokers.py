@@ -1,11 +1,11 @@
-"""Calls that another broker of the cluster answers: the one that coordinates the group that they are about.
+"""Calls that another broker of the cluster answers: the one that holds the scope that they are about.
 
 The request is sent to the admin listener of that broker over a connection between brokers, in the name of the
 client who has sent it. That broker checks the permissions, and its audit log has the change.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -15,7 +15,7 @@ import h11
 
 from posthouse.model.address import UNKNOWN, Address
 from posthouse.model.proven_user import BROKER, ProvenUser
-from posthouse.model.scopes import GROUPS, Scope
+from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
@@ -54,17 +54,17 @@ class OtherBrokers:
         self._membership = membership
         self._holds = holds
 
-    def each(self) -> list[Scope]:
-        """For every other broker that coordinates groups, one of its scopes. Raises Problem if some groups
-        have no coordinator: a list would not be complete."""
+    def each(self, scopes: Sequence[Scope], noun: str) -> list[Scope]:
+        """For every other broker that holds some of the scopes, one of them. Raises Problem if some have no
+        holder: a list would not be complete. `noun` is what they are about, in the plural."""
         found: dict[UUID, Scope] = {}
         own = self._membership.own.incarnation
-        for scope in GROUPS:
+        for scope in scopes:
             if self._holds(scope):
                 continue
             holder = self._membership.holder_of(scope)
             if holder is None or holder.incarnation == own:
-                raise Problem(503, "some groups move to another broker at the moment; try again")
+                raise Problem(503, f"some {noun} move to another broker at the moment; try again")
             found.setdefault(holder.incarnation, scope)
         return list(found.values())
 

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.broker import Broker
 from posthouse.model.ids import GroupId
+from posthouse.model.scopes import Scope
 from posthouse.protocols.kafka.codec.primitives import Buffer, Message
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.login import Login
@@ -69,6 +70,11 @@ class Context:
         return None
 
     @property
+    def is_relayed(self) -> bool:
+        """Whether another broker has sent the request here, to the holder of a scope."""
+        return False
+
+    @property
     def room(self) -> int:
         """Free bytes of the memory budget of all connections."""
         raise NotImplementedError
@@ -94,14 +100,19 @@ class Context:
         """Raises NeedsHolder in a broker that does not hold the scope of the group: then the request is
         relayed to the one that does. For requests that clients send to any broker."""
 
+    def require_coordinator_of(self, transactional_id: str) -> None:
+        """Raises NeedsHolder in a broker that does not coordinate the transactional id: then the request is
+        relayed to the one that does. Clients that do not look for it send their requests to any broker."""
+
     def is_checked_by_holder_of(self, group: GroupId) -> bool:
-        """Whether the broker that holds the scope of the group has relayed the request to the coordinator.
+        """Whether the broker that holds the scope of the group has relayed the request to that which
+        coordinates the transaction.
         Raises NotCoordinator if another one has."""
         return False
 
-    async def ask_coordinator(self, key: int, request: Message) -> Message:
-        """Ask it in the name of the client, in a broker that does not coordinate: the response to a request
-        of the API with this key. Raises Unavailable."""
+    async def ask_holder(self, scope: Scope, key: int, request: Message) -> Message:
+        """Ask another broker, which holds the scope, in the name of the client: the response to a request of
+        the API with this key. Raises Unavailable."""
         raise NotImplementedError
 
     def count_error(self) -> None:

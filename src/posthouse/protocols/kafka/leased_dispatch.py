@@ -22,8 +22,9 @@ from typing import Any
 
 from posthouse.model.errors import NotCoordinator, Unavailable
 from posthouse.model.ids import GroupId
-from posthouse.model.scopes import COORDINATOR, scope_of_group
+from posthouse.model.scopes import Scope, scope_of_group, scope_of_transactional_id
 from posthouse.protocols.kafka.call import Call
+from posthouse.protocols.kafka.codec.generated.produce import ProduceRequest
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY, decode_response_header, request_frame
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS
@@ -42,6 +43,8 @@ from posthouse.protocols.kafka.handlers import (
     describe_cluster,
     describe_groups,
     describe_share_group_offsets,
+    describe_transactions,
+    end_together,
     end_txn,
     fetch,
     find_coordinator,
@@ -51,6 +54,7 @@ from posthouse.protocols.kafka.handlers import (
     leave_group,
     list_groups,
     list_offsets,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -69,6 +73,7 @@ from posthouse.protocols.kafka.handlers import (
     txn_offset_commit,
 )
 from posthouse.protocols.membership import Membership
+from posthouse.storage.outcomes import OperationRefused
 
 log = logging.getLogger(__name__)
 
@@ -113,23 +118,29 @@ OF_GROUPS = frozenset(
     )
 )
 """Every broker serves them, for the groups whose scopes it holds."""
-_OF_COORDINATORS = OF_GROUPS | {
-    add_offsets_to_txn.HANDLER.key,
-    add_partitions_to_txn.HANDLER.key,
-    end_txn.HANDLER.key,
-    find_coordinator.HANDLER.key,
-    init_producer_id.HANDLER.key,
-}
+OF_TRANSACTIONS = frozenset(
+    each.HANDLER.key
+    for each in (
+        add_offsets_to_txn,
+        add_partitions_to_txn,
+        describe_transactions,
+        end_together,
+        end_txn,
+        init_producer_id,
+        list_transactions,
+    )
+)
+"""Every broker serves them, for the transactional ids whose scopes it holds."""
+_OF_COORDINATORS = OF_GROUPS | OF_TRANSACTIONS | {find_coordinator.HANDLER.key}
 _REASON = "the database cannot be reached, and this broker may not serve until it is back"
 
 
 _LENGTH = Struct(">i")
 
 
-_NOT_OF_THE_COORDINATOR = (OF_GROUPS | _READS | {find_coordinator.HANDLER.key, produce.HANDLER.key}) - {
-    streams_group_heartbeat.HANDLER.key,
-    txn_offset_commit.HANDLER.key,
-}
+_NOT_OF_THE_COORDINATOR = (
+    OF_GROUPS | OF_TRANSACTIONS | _READS | {find_coordinator.HANDLER.key, produce.HANDLER.key}
+) - {streams_group_heartbeat.HANDLER.key}
 """They do not need what only the coordinator has loaded, or find out at each step whether it is loaded. Some
 of them wait for long."""
 
@@ -148,9 +159,23 @@ class LeasedCall(Call):
         scope = scope_of_group(group)
         if self.broker.holds(scope):
             return
-        if self.pending.session.relayed_by is not None or not self.can_relay:
+        if self.is_relayed or not self.can_relay:
             raise NotCoordinator(f"the group {group!r} is coordinated by another broker")
         raise NeedsHolder(scope)
+
+    def require_coordinator_of(self, transactional_id: str) -> None:
+        scope = scope_of_transactional_id(transactional_id)
+        if self.broker.holds(scope):
+            return
+        if self.is_relayed or not self.can_relay:
+            raise NotCoordinator(
+                f"the transactional id {transactional_id!r} is coordinated by another broker"
+            )
+        raise NeedsHolder(scope)
+
+    @property
+    def is_relayed(self) -> bool:
+        return self.pending.session.relayed_by is not None
 
     def is_checked_by_holder_of(self, group: GroupId) -> bool:
         relayed_by = self.pending.session.relayed_by
@@ -161,12 +186,12 @@ class LeasedCall(Call):
             raise NotCoordinator(f"the broker that relays it is not known to hold the group {group!r}")
         return True
 
-    async def ask_coordinator(self, key: int, request: Message) -> Message:
+    async def ask_holder(self, scope: Scope, key: int, request: Message) -> Message:
         api = APIS[key]
         body = api.encode_request(request)
         frame = request_frame(key, api.max_version, self.correlation_id, self.client_id, body)
         sent = memoryview(b"".join(frame))[_LENGTH.size :]
-        response = memoryview(await self.pending.relay(COORDINATOR, sent))
+        response = memoryview(await self.pending.relay(scope, sent))
         _, start = decode_response_header(key, api.max_version, response)
         return api.decode_response(response, start)
 
@@ -176,12 +201,24 @@ class LeasedCall(Call):
         super().wait_for(future)
 
     def fail(self, error: BaseException) -> None:
+        if isinstance(error, OperationRefused):
+            error = self._of_another_transaction(error)
         if isinstance(error, NeedsHolder):
             answered = self.pending.relay(error.scope)
             answered.add_done_callback(error.answered)
             answered.add_done_callback(self._relayed)
         else:
             super().fail(error)
+
+    def _of_another_transaction(self, error: OperationRefused) -> Exception:
+        """Batches of a transaction were refused here. The broker that coordinates it answers for the whole
+        request, unless the client expects no response, or this one was to be that broker."""
+        request = self.request
+        if not isinstance(request, ProduceRequest) or request.transactional_id is None:
+            return error
+        if request.acks == 0 or self.is_relayed or not self.can_relay:
+            return error.reason
+        return NeedsHolder(scope_of_transactional_id(request.transactional_id))
 
     def _relayed(self, answered: "asyncio.Future[bytes]") -> None:
         if answered.cancelled():

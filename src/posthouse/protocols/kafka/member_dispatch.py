@@ -1,9 +1,8 @@
-"""Dispatch in a member of a cluster: it serves logs, and the groups whose scopes it holds. All other requests
-are relayed to the coordinator, most of them without being decoded here.
+"""Dispatch in a member of a cluster: it serves logs, and the groups and transactional ids whose scopes it
+holds. All other requests are relayed to the coordinator, most of them without being decoded here.
 """
 
 import asyncio
-import logging
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -12,8 +11,6 @@ from posthouse.model.scopes import COORDINATOR
 from posthouse.protocols.kafka.call import Call
 from posthouse.protocols.kafka.codec.generated.describe_configs import DescribeConfigsRequest
 from posthouse.protocols.kafka.codec.generated.describe_log_dirs import DescribeLogDirsResponse
-from posthouse.protocols.kafka.codec.generated.list_transactions import ListTransactionsResponse
-from posthouse.protocols.kafka.codec.generated.produce import ProduceRequest
 from posthouse.protocols.kafka.codec.headers import API_VERSIONS_KEY
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import Api
@@ -29,7 +26,6 @@ from posthouse.protocols.kafka.handlers import (
     find_coordinator,
     init_producer_id,
     list_offsets,
-    list_transactions,
     metadata,
     offset_for_leader_epoch,
     produce,
@@ -38,29 +34,29 @@ from posthouse.protocols.kafka.handlers import (
     sasl_handshake,
     segment_manifest,
 )
-from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, LeasedCall, ServedTables
-from posthouse.storage.outcomes import OperationRefused
+from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, OF_TRANSACTIONS, LeasedCall, ServedTables
 
-log = logging.getLogger(__name__)
-
-LOCAL = OF_GROUPS | {
-    API_VERSIONS_KEY,
-    describe_cluster.HANDLER.key,
-    describe_topic_partitions.HANDLER.key,
-    fetch.HANDLER.key,
-    find_coordinator.HANDLER.key,
-    init_producer_id.HANDLER.key,
-    list_offsets.HANDLER.key,
-    metadata.HANDLER.key,
-    offset_for_leader_epoch.HANDLER.key,
-    produce.HANDLER.key,
-    renew_hold.HANDLER.key,
-    sasl_authenticate.HANDLER.key,
-    sasl_handshake.HANDLER.key,
-    segment_manifest.HANDLER.key,
-}
+LOCAL = (
+    OF_GROUPS
+    | OF_TRANSACTIONS
+    | {
+        API_VERSIONS_KEY,
+        describe_cluster.HANDLER.key,
+        describe_topic_partitions.HANDLER.key,
+        fetch.HANDLER.key,
+        find_coordinator.HANDLER.key,
+        list_offsets.HANDLER.key,
+        metadata.HANDLER.key,
+        offset_for_leader_epoch.HANDLER.key,
+        produce.HANDLER.key,
+        renew_hold.HANDLER.key,
+        sasl_authenticate.HANDLER.key,
+        sasl_handshake.HANDLER.key,
+        segment_manifest.HANDLER.key,
+    }
+)
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
-some call `Context.require_coordinator` for requests that need it."""
+some call `Context.require_coordinator` or `require_coordinator_of` for requests that need it."""
 
 
 def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[Any]:
@@ -74,7 +70,6 @@ def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[An
 
 LISTED_BY_COORDINATOR = {
     describe_log_dirs.HANDLER.key: _of_coordinator(describe_log_dirs.HANDLER, DescribeLogDirsResponse),
-    list_transactions.HANDLER.key: _of_coordinator(list_transactions.HANDLER, ListTransactionsResponse),
 }
 """A member lists nothing of these: clients ask all brokers, and some would show an entry as often as they are
 told of it. The partitions are in the log directory of the coordinator."""
@@ -105,17 +100,6 @@ class MemberCall(LeasedCall):
 
     def require_coordinator(self) -> None:
         raise NeedsHolder(COORDINATOR)
-
-    def fail(self, error: BaseException) -> None:
-        super().fail(NeedsHolder(COORDINATOR) if self._is_for_coordinator(error) else error)
-
-    def _is_for_coordinator(self, error: BaseException) -> bool:
-        """Whether batches of a transaction were refused here. The coordinator answers for the whole request,
-        unless the client expects no response."""
-        request = self.request
-        return (
-            isinstance(error, OperationRefused) and isinstance(request, ProduceRequest) and request.acks != 0
-        )
 
 
 def member_tables(coordinators: ServedTables) -> ServedTables:

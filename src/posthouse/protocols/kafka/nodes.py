@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from posthouse.model.brokers import ClusterBroker
 from posthouse.model.ids import GroupId
-from posthouse.model.scopes import Scope, scope_of_group
+from posthouse.model.scopes import Scope, scope_of_group, scope_of_transactional_id
 from posthouse.model.topics import Topic
 from posthouse.protocols.leaders import Leaders
 from posthouse.protocols.membership import Membership
@@ -38,10 +38,14 @@ class Node:
         return [self]
 
     def coordinator(self) -> "Node | None":
-        """The controller, and the coordinator of all transactions; None while there is none."""
+        """The controller; None while there is none."""
         return self
 
     def group_coordinator(self, group: GroupId) -> "Node | None":
+        """None while there is none."""
+        return self
+
+    def transaction_coordinator(self, transactional_id: str) -> "Node | None":
         """None while there is none."""
         return self
 
@@ -82,7 +86,12 @@ class MemberNode(Node):
         return None if found is None or self._listener not in found.addresses else self._node(found)
 
     def group_coordinator(self, group: GroupId) -> Node | None:
-        scope = scope_of_group(group)
+        return self._holder(scope_of_group(group))
+
+    def transaction_coordinator(self, transactional_id: str) -> Node | None:
+        return self._holder(scope_of_transactional_id(transactional_id))
+
+    def _holder(self, scope: Scope) -> Node | None:
         if self._holds(scope):
             return self
         found = self._membership.holder_of(scope)

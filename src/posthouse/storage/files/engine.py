@@ -265,6 +265,9 @@ class FileStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._commits.subscribe(arrived)
 
+    def subscribe_to_others(self, arrived: Arrived) -> None:
+        """No-op: no other broker writes here."""
+
     def watch(self, partitions: Iterable[PartitionId]) -> None:
         """No-op: no other broker writes here."""
 

@@ -160,6 +160,9 @@ class MemoryStorage:
     def subscribe(self, arrived: Arrived, awaited: Awaited = nothing_awaited) -> None:
         self._subscribers.append(arrived)
 
+    def subscribe_to_others(self, arrived: Arrived) -> None:
+        """No-op: no other broker writes here."""
+
     def watch(self, partitions: Iterable[PartitionId]) -> None:
         """No-op: no other broker writes here."""
 

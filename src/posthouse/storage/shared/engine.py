@@ -342,6 +342,9 @@ class SharedStorage:
         self._committer.subscribe(arrived)
         self._follower.subscribe(arrived, awaited)
 
+    def subscribe_to_others(self, arrived: Arrived) -> None:
+        self._follower.subscribe(arrived, nothing_awaited)
+
     def watch(self, partitions: Iterable[PartitionId]) -> None:
         for partition in partitions:
             found = self._logs.get(partition)

@@ -10,6 +10,7 @@ from posthouse.storage.shared_state import StoredOffsets
 from posthouse.storage.spaces import Space
 
 _OF_SHARD = "SELECT key, value FROM state WHERE space = %s AND shard_of(owner) = %s"
+_OF_SPACE = "SELECT key, value FROM state WHERE space = %s"
 _OF_OWNERS = (
     "SELECT key, value FROM state "
     "WHERE space = %s AND shard_of(owner) = ANY (%s) AND sha256(owner) = ANY (%s)"
@@ -41,6 +42,9 @@ class StateReader:
 
     async def of_shard(self, space: Space, shard: int) -> dict[bytes, bytes]:
         return _by_key(await self._ask(_OF_SHARD, [int(space), shard]))
+
+    async def of_space(self, space: Space) -> dict[bytes, bytes]:
+        return _by_key(await self._ask(_OF_SPACE, [int(space)]))
 
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]:
         return _by_key(await self._ask(_OF_OWNERS, [int(space), _shards(owners), _hashes(owners)]))

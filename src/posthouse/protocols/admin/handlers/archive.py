@@ -14,8 +14,10 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.groups.offsets import Offsets
 from posthouse.model.ids import ARCHIVE_GROUP
+from posthouse.model.scopes import TRANSACTIONS
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns, page_of_names
 from posthouse.protocols.admin.turns import in_turns
 
@@ -102,23 +104,40 @@ async def _archived(
     )
 
 
+_SINKS: Final = SpreadList[Sink](
+    noun="sinks",
+    scopes=TRANSACTIONS,
+    path=("v1", "pipelines"),
+    answer=Pipelines,
+    page=lambda answer: answer.sinks,
+    name=lambda sink: sink.name,
+)
+"""Those of other brokers."""
+
+
 async def _pipelines(context: CallContext, paging: Paging, body: NoBody) -> Pipelines:
+    pages = [await _own_sinks(context, paging)]
+    pages += [page async for page in _SINKS.pages(context, paging)]
+    return Pipelines(running=None, note=_NOT_TOLD, sinks=_SINKS.merged(pages, paging))
+
+
+async def _own_sinks(context: CallContext, paging: Paging) -> Page[Sink]:
+    """Of this broker."""
     transactions = context.broker.transactions
 
     def item(name: str) -> Sink:
         return Sink(
             name=name,
-            last_epoch=transactions.commit_sets.sequence(name),
+            last_epoch=transactions.commit_sets.sequence_if_known(name),
             open_transactions=sum(each.work is not None for each in transactions.ids.under(name)),
         )
 
-    sinks = await page_in_turns(
+    return await page_in_turns(
         transactions.commit_sets.names(),
         paging,
         item,
         sees=lambda name: context.guard.sees(Kind.TRANSACTIONAL_ID, name),
     )
-    return Pipelines(running=None, note=_NOT_TOLD, sinks=sinks)
 
 
 ARCHIVE: Final = (

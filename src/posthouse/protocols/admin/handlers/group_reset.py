@@ -13,6 +13,7 @@ from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId, PartitionId
+from posthouse.model.scopes import scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint
@@ -170,7 +171,7 @@ GROUP_RESET: Final = Endpoint(
     " group has members, it is refused.",
     handler=_reset,
     parameters=OfGroup,
-    group=lambda parameters: parameters.group,
+    scope=lambda parameters: scope_of_group(parameters.group),
     body=ResetBody,
     result=ResetResult,
     problems=(404, 409),

@@ -1,7 +1,7 @@
 """Groups: listed, described with their lag, and deleted."""
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -10,14 +10,13 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.model.ids import GroupId
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import GROUPS as GROUP_SCOPES
+from posthouse.model.scopes import scope_of_group
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.group_views import Group, GroupMember, GroupViews, NamedPlace, SharedProgress
-from posthouse.protocols.admin.other_brokers import OtherBrokers
-from posthouse.protocols.admin.paging import MOST, Page, Paging, page_of_names
-from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
+from posthouse.protocols.admin.paging import Page, Paging, page_of_names
 from posthouse.protocols.admin.turns import in_turns
 
 _MOST_OFFSETS = 10_000
@@ -96,8 +95,8 @@ def views(context: CallContext) -> GroupViews:
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[GroupSummary]:
     pages = [await _page(context, paging)]
-    pages += [page async for page in pages_elsewhere(context, paging)]
-    return merged(pages, paging)
+    pages += [page async for page in LISTED.pages(context, paging)]
+    return LISTED.merged(pages, paging)
 
 
 async def _page(context: CallContext, paging: Paging) -> Page[GroupSummary]:
@@ -112,52 +111,15 @@ async def _page(context: CallContext, paging: Paging) -> Page[GroupSummary]:
     return Page(items=items, total=names.total, next=names.next)
 
 
-async def pages_elsewhere(context: CallContext, paging: Paging) -> AsyncIterator[Page[GroupSummary]]:
-    """The pages of all other brokers that coordinate groups. Raises Problem if one of them is missing."""
-    others = context.other_brokers
-    if others is None:
-        return
-    for scope in others.each():
-        yield await _page_of(context, others, scope, paging)
-
-
-async def listed_elsewhere(context: CallContext) -> AsyncIterator[GroupSummary]:
-    """All groups that other brokers coordinate. Raises Problem if one of them is missing."""
-    others = context.other_brokers
-    if others is None:
-        return
-    for scope in others.each():
-        after: str | None = ""
-        while after is not None:
-            page = await _page_of(context, others, scope, Paging(limit=MOST, after=after))
-            for each in page.items:
-                yield each
-            after = page.next
-
-
-async def _page_of(
-    context: CallContext, others: OtherBrokers, scope: Scope, paging: Paging
-) -> Page[GroupSummary]:
-    """Of the broker that holds the scope."""
-    query = {name: str(value) for name in paging.__struct_fields__ if (value := getattr(paging, name))}
-    request = HttpRequest(method="GET", segments=["v1", "groups"], query=query, headers={})
-    answer = await others.ask(scope, request, context.caller)
-    if answer.status != 200 or not isinstance(answer.body, bytes):
-        raise Problem(503, f"the broker that holds {scope} did not list its groups: {answer.status}")
-    return msgspec.json.decode(answer.body, type=Page[GroupSummary])
-
-
-def merged(pages: Sequence[Page[GroupSummary]], paging: Paging) -> Page[GroupSummary]:
-    """A group that moves may be on two of them."""
-    by_name = {item.name: item for page in pages for item in page.items}
-    names = sorted(by_name)
-    shown = names[: paging.limit]
-    has_more = len(shown) < len(names) or any(page.next is not None for page in pages)
-    return Page(
-        items=[by_name[name] for name in shown],
-        total=sum(page.total for page in pages),
-        next=shown[-1] if has_more and shown else None,
-    )
+LISTED: Final = SpreadList[GroupSummary](
+    noun="groups",
+    scopes=GROUP_SCOPES,
+    path=("v1", "groups"),
+    answer=Page[GroupSummary],
+    page=lambda answer: answer,
+    name=lambda group: group.name,
+)
+"""Those of other brokers."""
 
 
 async def summary(groups: GroupViews, name: str) -> GroupSummary | None:
@@ -281,7 +243,7 @@ GROUPS: Final = (
         tag="groups",
         handler=_describe,
         parameters=GroupWanted,
-        group=lambda parameters: parameters.group,
+        scope=lambda parameters: scope_of_group(parameters.group),
         result=GroupView,
         problems=(404,),
     ),
@@ -292,7 +254,7 @@ GROUPS: Final = (
         tag="groups",
         handler=_delete,
         parameters=OfGroup,
-        group=lambda parameters: parameters.group,
+        scope=lambda parameters: scope_of_group(parameters.group),
         problems=(404, 409),
     ),
 )

@@ -10,7 +10,7 @@ from posthouse import __version__
 from posthouse.broker.access.operations import Operation
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
-from posthouse.protocols.admin.handlers.groups import pages_elsewhere
+from posthouse.protocols.admin.handlers.groups import LISTED
 from posthouse.protocols.admin.handlers.health import unready_reasons
 from posthouse.protocols.admin.paging import Paging
 from posthouse.protocols.admin.traffic_totals import TrafficView
@@ -80,7 +80,7 @@ async def overview(context: CallContext) -> Overview:
 async def _groups(context: CallContext) -> int:
     """Of all brokers."""
     own = len(context.broker.groups.listed()) + sum(1 for _ in context.broker.subscriptions)
-    return own + sum([page.total async for page in pages_elsewhere(context, Paging(limit=1))])
+    return own + sum([page.total async for page in LISTED.pages(context, Paging(limit=1))])
 
 
 OVERVIEW: Final = Endpoint(

@@ -7,8 +7,11 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.transactions.transaction import Transaction
+from posthouse.model.scopes import TRANSACTIONS as TRANSACTION_SCOPES
+from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 
 _MOST_PARTITIONS = 100
@@ -41,9 +44,28 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     partitions_total: int
 
 
+LISTED: Final = SpreadList[TransactionView](
+    noun="transactional ids",
+    scopes=TRANSACTION_SCOPES,
+    path=("v1", "transactions"),
+    answer=Page[TransactionView],
+    page=lambda answer: answer,
+    name=lambda transaction: transaction.id,
+)
+"""Those of other brokers."""
+
+
 async def _list(context: CallContext, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
-    ids = context.broker.transactions.ids
-    found = ids.all() if paging.all else ids.open()
+    pages = [await _page(context, paging)]
+    pages += [page async for page in LISTED.pages(context, paging)]
+    return LISTED.merged(pages, paging)
+
+
+async def _page(context: CallContext, paging: TransactionsWanted) -> Page[TransactionView]:
+    """Of this broker."""
+    found = context.broker.transactions.coordinated()
+    if not paging.all:
+        found = [each for each in found if each.work is not None]
     return await page_in_turns(
         [each.id for each in found],
         paging,
@@ -81,10 +103,10 @@ def _view(context: CallContext, transaction: Transaction) -> TransactionView:
 async def _abort(context: CallContext, parameters: OfTransaction, body: NoBody) -> TransactionView:
     context.require_cluster(Operation.ALTER)
     transactions = context.broker.transactions
-    if transactions.ids.get(parameters.id).work is not None:
+    if transactions.get(parameters.id).work is not None:
         context.guard.note("abort-transaction", f"{Kind.TRANSACTIONAL_ID}:{parameters.id}")
     await transactions.abort_open(parameters.id)
-    return _view(context, context.broker.transactions.ids.get(parameters.id))
+    return _view(context, transactions.get(parameters.id))
 
 
 TRANSACTIONS: Final = (
@@ -103,6 +125,7 @@ TRANSACTIONS: Final = (
         summary="Abort the open transaction of a transactional id, and fence its producer",
         tag="transactions",
         handler=_abort,
+        scope=lambda parameters: scope_of_transactional_id(parameters.id),
         parameters=OfTransaction,
         result=TransactionView,
         problems=(404, 409),

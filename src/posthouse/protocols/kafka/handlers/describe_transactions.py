@@ -28,7 +28,7 @@ def handle(context: Context, request: DescribeTransactionsRequest) -> DescribeTr
 def _describe(context: Context, id: str) -> TransactionState:
     try:
         require_on_transactional_id(context, Operation.DESCRIBE, id)
-        transaction = context.broker.transactions.ids.get(id)
+        transaction = context.broker.transactions.get(id)
     except (PosthouseError, Refused) as error:
         return TransactionState(transactional_id=id, error_code=code_of(error))
     return TransactionState(

@@ -19,6 +19,7 @@ from posthouse.protocols.kafka.permissions import require_on_transactional_id
 
 
 async def handle(context: Context, request: EndTogetherRequest) -> EndTogetherResponse:
+    context.require_coordinator_of(f"{request.name}/")
     _check_permission(context, request)
     together = context.broker.transactions.commit_sets
     if request.sequence < NO_SEQUENCE:

@@ -14,6 +14,7 @@ _FIRST_WITH_NEW_EPOCH = 5
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
+    context.require_coordinator_of(request.transactional_id)
     require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     member = TransactionalRequest(
         id=request.transactional_id,

@@ -1,4 +1,4 @@
-"""FindCoordinator: one node coordinates all transactions, and each group has one, too."""
+"""FindCoordinator: each group and each transactional id has one."""
 
 from enum import IntEnum
 
@@ -49,7 +49,7 @@ def _coordinator(context: Context, kind: Kind, key: str) -> Coordinator:
 
 def _node(context: Context, kind: Kind, key: str) -> Node:
     node = context.node
-    found = node.group_coordinator(GroupId(key)) if kind is Kind.GROUP else node.coordinator()
+    found = node.group_coordinator(GroupId(key)) if kind is Kind.GROUP else node.transaction_coordinator(key)
     if found is None:
         raise Refused(
             ErrorCode.COORDINATOR_NOT_AVAILABLE, "no broker is the coordinator; try again in a moment"

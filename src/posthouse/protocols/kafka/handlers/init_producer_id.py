@@ -18,7 +18,9 @@ _NO_EPOCH = -1
 
 async def handle(context: Context, request: InitProducerIdRequest) -> InitProducerIdResponse:
     transactions = context.broker.transactions
-    if request.transactional_id is not None or transactions.producer_ids.awaits_secret:
+    if request.transactional_id is not None:
+        context.require_coordinator_of(request.transactional_id)
+    elif transactions.producer_ids.awaits_secret:
         context.require_coordinator()
     _check_permission(context, request.transactional_id)
     if request.transactional_id == "":

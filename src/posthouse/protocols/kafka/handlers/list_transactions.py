@@ -1,4 +1,4 @@
-"""ListTransactions: the transactions that match the request's filters."""
+"""ListTransactions: the transactions of this broker that match the request's filters."""
 
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.groups.patterns import TopicPattern
@@ -24,7 +24,7 @@ def handle(context: Context, request: ListTransactionsRequest) -> ListTransactio
                 producer_id=each.producer.producer_id,
                 transaction_state=STATE_NAMES[each.state],
             )
-            for each in context.broker.transactions.ids.all()
+            for each in context.broker.transactions.coordinated()
             if _is_wanted(each, request, now)
             and (pattern is None or pattern.matches(each.id))
             and context.guard.sees(Kind.TRANSACTIONAL_ID, each.id)

@@ -15,6 +15,7 @@ from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import PosthouseError, TopicExists, Unavailable
 from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.scopes import COORDINATOR
 from posthouse.protocols.kafka.codec.generated import streams_group_heartbeat as wire
 from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreatableTopic,
@@ -156,7 +157,7 @@ async def _created_elsewhere(context: Context, wanted: Sequence[NewTopic]) -> li
         timeout_ms=_CREATE_MS,
     )
     try:
-        response = await context.ask_coordinator(create_topics.HANDLER.key, request)
+        response = await context.ask_holder(COORDINATOR, create_topics.HANDLER.key, request)
         await context.broker.refresh_definitions()
     except Unavailable as error:
         return [f"{each.name} ({error})" for each in wanted]

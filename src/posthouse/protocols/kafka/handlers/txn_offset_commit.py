@@ -1,7 +1,7 @@
 """TxnOffsetCommit: offsets that are committed with the transaction.
 
-The broker that holds the group's scope checks the member, and relays the request to the coordinator, which
-keeps the transaction and does not know the group's members.
+The broker that holds the group's scope checks the member, and relays the request to the broker that
+coordinates the transaction and does not know the group's members.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import MembershipError, PosthouseError
 from posthouse.model.ids import GroupId, InstanceId, MemberId
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.protocols.kafka.codec.generated.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
@@ -58,13 +58,14 @@ def handle(context: Context, request: TxnOffsetCommitRequest) -> Coroutine[Any, 
     if is_checked or offsets.reading is None:
         return _add(context, request, accepted, topics)
     sent = offsets.reading.begin(group, [each.partition for each in accepted])
-    if context.broker.coordinates:
+    if context.broker.transactions.serves(request.transactional_id):
         return _add_in_flight(sent, _add(context, request, accepted, topics))
     for error in refused:
-        if isinstance(error, MembershipError):  # the coordinator would not notice
+        if isinstance(error, MembershipError):  # the other broker would not notice
             sent.end(is_answered=True)
             raise error
-    raise NeedsHolder(COORDINATOR, lambda relayed: sent.end(is_answered=_is_answered(relayed)))
+    scope = scope_of_transactional_id(request.transactional_id)
+    raise NeedsHolder(scope, lambda relayed: sent.end(is_answered=_is_answered(relayed)))
 
 
 def _is_answered(relayed: "asyncio.Future[bytes]") -> bool:

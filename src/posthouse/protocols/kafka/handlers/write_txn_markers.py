@@ -7,10 +7,12 @@ outside is refused: it could make only a part of a transaction visible.
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.errors import PosthouseError
+from posthouse.model.scopes import Scope, scope_of_transactional_id
 from posthouse.protocols.kafka.codec.generated.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
@@ -45,10 +47,27 @@ async def _abort(context: Context, marker: WritableTxnMarker, name: str, index: 
     broker = context.broker
     producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
     try:
-        await broker.transactions.abort(producer, broker.partition(broker.topic(name), index))
+        partition = broker.partition(broker.topic(name), index)
+        owner = None if context.is_relayed else await broker.transactions.owner_of(producer)
+        if owner is not None and not broker.transactions.serves(owner):
+            return await _abort_there(context, marker, name, index, scope_of_transactional_id(owner))
+        await broker.transactions.abort(producer, partition)
     except PosthouseError as error:
         return code_of(error)
     return ErrorCode.NONE
+
+
+async def _abort_there(
+    context: Context, marker: WritableTxnMarker, name: str, index: int, scope: Scope
+) -> ErrorCode:
+    """The broker that holds the scope coordinates the transaction."""
+    topic = WritableTxnMarkerTopic(name=name, partition_indexes=[index])
+    only = WritableTxnMarker(
+        producer_id=marker.producer_id, producer_epoch=marker.producer_epoch, topics=[topic]
+    )
+    response = await context.ask_holder(scope, HANDLER.key, WriteTxnMarkersRequest(markers=[only]))
+    assert isinstance(response, WriteTxnMarkersResponse)
+    return ErrorCode(response.markers[0].topics[0].partitions[0].error_code)
 
 
 def _refuse(

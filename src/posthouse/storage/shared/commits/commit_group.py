@@ -23,7 +23,7 @@ from posthouse.storage.shared.array_text import array_text
 from posthouse.storage.shared.logs.shared_log import SharedLog, TailBatch, Tails
 from posthouse.storage.spaces import CLUSTER_WIDE
 
-_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED = 1, 2, 4, 8, 16
+_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED, _HAS_REFERRAL = 1, 2, 4, 8, 16, 32
 
 
 class OperationKind(IntEnum):
@@ -42,10 +42,11 @@ class CommitVerdict(IntEnum):
     VOID = 5
     """Another operation of the commit was refused."""
     COORDINATED = 6
-    """Only the coordinator appends to this log, and trims it."""
+    """Only the coordinator appends to this log outside of transactions, and trims it. A transaction of
+    another broker that is committed there needs a referral."""
     DELETED = 7
     NOT_ADMITTED = 8
-    """Only the coordinator appends to this transaction, or it has ended."""
+    """Only the broker that coordinates this transaction appends to it, or it has ended."""
 
 
 class Answer(NamedTuple):
@@ -227,7 +228,7 @@ class CommitGroup:
                 elif isinstance(operation, Append | Trim) and verdict in _REFUSED:
                     refusal = _refusal(operation, log, verdict, answer.details[at])
                     outcome = Outcome(-1, answer.starts[at], refusal)
-                    if isinstance(operation, Append) and operation.required and void is None:
+                    if isinstance(operation, Append) and void is None and _voids(operation, verdict):
                         void = OperationRefused(operation, refusal)
                 outcomes.append(outcome)
                 at += 1
@@ -254,6 +255,11 @@ _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 """Columns between log and offset of an operation that is not an append."""
 
 
+def _voids(append: Append, verdict: int) -> bool:
+    """Whether nothing of the commit counts because the batch is refused."""
+    return append.required or (verdict == CommitVerdict.COORDINATED and append.header.is_control)
+
+
 def _referred(run: Run, numbers: Mapping[int, int]) -> tuple[int, int]:
     """The number of the append that a run belongs to, and its first record there; 0 with an offset. An append
     of an earlier call has its offset already, or was refused (-1)."""
@@ -273,6 +279,8 @@ def _flags(append: Append) -> int:
         flags |= _TRANSACTIONAL
     if header.is_control:
         flags |= _CONTROL | (_COMMITS if is_commit(append.batch) else 0)
+        if append.has_referral:
+            flags |= _HAS_REFERRAL
     return flags
 
 
@@ -323,7 +331,7 @@ def _refusal(operation: Append | Trim, log: SharedLog, verdict: int, detail: int
     header = operation.header
     producer = header.producer_id
     if verdict == CommitVerdict.NOT_ADMITTED:
-        return NotLeader(f"only the coordinator appends to the transaction of producer {producer}")
+        return NotLeader(f"another broker coordinates the transaction of producer {producer}")
     if verdict == CommitVerdict.FENCED:
         return ProducerFenced(f"producer {producer} has epoch {detail}; {header.producer_epoch} is fenced")
     if verdict == CommitVerdict.OUT_OF_ORDER:

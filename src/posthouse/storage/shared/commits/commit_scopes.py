@@ -1,22 +1,21 @@
 """The scopes that a broker must hold for a commit.
 
-The coordinator may do everything, except to write state of groups: that needs the scope of the group. The end
-of a transaction is an exception: it writes offsets of any group, and that group's holder reads them again.
-Progress of share groups does not name its group, so its scope is not checked.
+The coordinator may do everything, except to write state of groups and of transactional ids: that needs the
+scope of the group or the id. The end of a transaction is an exception: it writes offsets of any group, and
+that group's holder reads them again. Progress of share groups does not name its group, so its scope is not
+checked.
 
-A broker that is not the coordinator appends to logs, to transactions only what was admitted, trims logs whose
-housekeeping it does, and writes state of its groups.
+A broker that is not the coordinator appends to logs, to transactions of others only what was admitted, trims
+logs whose housekeeping it does, and writes state of its groups and transactional ids.
 """
 
 from collections.abc import Iterable, Sequence
 
-from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, shard_of
+from posthouse.model.scopes import COORDINATOR, GROUPS, TRANSACTIONS, Scope, shard_of
 from posthouse.storage.operations import Append, Operation, Put, Trim
 from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
-from posthouse.storage.spaces import OF_GROUPS, Space
-
-_OF_TRANSACTIONS = frozenset({Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS})
+from posthouse.storage.spaces import OF_GROUPS, OF_TRANSACTIONS, Space
 
 
 def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
@@ -28,7 +27,7 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
     for each in operations:
         if isinstance(each, Append):
             if each.header.is_control or (each.header.is_transactional and each.admission is None):
-                found.add(COORDINATOR)
+                found.add(each.scope or COORDINATOR)
                 ends_transaction = ends_transaction or each.header.is_control
         elif isinstance(each, Trim):
             found.add(each.scope or COORDINATOR)
@@ -39,9 +38,12 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
         elif each.space in OF_GROUPS:
             if each.space != Space.SHARE_PROGRESS:
                 found.add(GROUPS[shard_of(each.owner)])
-        else:
+        elif each.space in OF_TRANSACTIONS:
+            ends_transaction = True
+            if each.space != Space.ADMISSIONS:  # its key does not name the id; that is stored with it
+                found.add(TRANSACTIONS[shard_of(each.owner)])
+        elif each.space != Space.REFERRALS or each.value is None:
             found.add(COORDINATOR)
-            ends_transaction = ends_transaction or each.space in _OF_TRANSACTIONS
     return found if ends_transaction else found | offsets
 
 

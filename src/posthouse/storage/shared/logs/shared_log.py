@@ -17,7 +17,7 @@ from types import MappingProxyType
 from posthouse.model.ids import PartitionId
 from posthouse.records.batch import BatchHeader
 from posthouse.storage.bounds import Bounds
-from posthouse.storage.producers import AbortedTransaction, Producer, ProducerTable
+from posthouse.storage.producers import NOT_OPEN, AbortedTransaction, Producer, ProducerTable
 
 _OWN_MEMORY = 64 * 1024
 _NO_PRODUCERS: Mapping[int, Producer] = MappingProxyType({})
@@ -211,8 +211,10 @@ class SharedLog:
             yield batches[number]
 
 
-def _age(producer: Producer) -> tuple[int, int]:
-    return producer.epoch, producer.batches[-1].base_offset if producer.batches else -1
+def _age(producer: Producer) -> tuple[int, int, bool]:
+    """Of the same batches, that state is newer in which the transaction has ended."""
+    last = producer.batches[-1].base_offset if producer.batches else -1
+    return producer.epoch, last, producer.open_since == NOT_OPEN
 
 
 _TIDY_AT_LEAST = 1000

@@ -164,7 +164,7 @@ CREATE TABLE state (
     PRIMARY KEY (space, key_hash)
 ) WITH (fillfactor = 70);
 
--- The scope of groups that the state of an owner belongs to (model/scopes.py).
+-- The number of the scope of groups or transactional ids that the state of an owner belongs to (model/scopes.py).
 CREATE FUNCTION shard_of(owner bytea) RETURNS integer LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT get_byte(sha256(owner), 0) % 64
 $$;

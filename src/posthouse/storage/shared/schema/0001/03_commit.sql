@@ -5,8 +5,11 @@
 -- It reads what it needs in two queries, decides in memory, batch by batch, and writes in a few statements for all.
 --
 -- Every broker of the cluster calls it, for any log, under its own lease. The call names the scopes that it needs. Without
--- the scope coordinator it only appends to logs that are not coordinated, batches outside of transactions and those that
--- were admitted, trims such logs if it names their scope of housekeeping, and writes state of groups.
+-- the scope coordinator it appends to logs that are not coordinated, batches outside of transactions and those that
+-- were admitted, trims such logs if it names their scope of housekeeping, and writes state of groups. With a scope of
+-- transactional ids it also appends batches that were not admitted and markers, and writes state of transactions. Batches of
+-- transactions may go to coordinated logs, too: queues refer to their records when the transaction is committed. For that,
+-- the marker comes with a referral, which the coordinator turns into references.
 --
 -- All transactions lock in one order, so that none waits for another in a circle: scopes by name, the last epoch, leases
 -- and writers (of a broker first its lease; of several in the order of their holders), the own row of committer, logs by
@@ -33,7 +36,8 @@ $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
 -- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log is
--- coordinated and the caller is not the coordinator, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a transaction is not admitted.
+-- coordinated and the caller is not the coordinator, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a
+-- transaction is not admitted. A marker with the verdict 6 voids its commit, required or not.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
 -- First opens: where the oldest open transaction of the log of each operation begins after this call; NULL if no log has
 -- one.
@@ -45,7 +49,7 @@ $$;
 -- Operations are parallel arrays, in order; `o_log` and `o_producer` are positions in the arrays of logs and producers
 -- (0: no producer), `o_object` one in the arrays of objects (0: inline). Kinds: 0 append, 1 refer, 2 trim.
 -- Flags: 1 required, 2 transactional, 4 control batch, 8 marker of a committed transaction, 16 a batch before it has
--- failed: it is refused if the log does not know its producer. `o_offset` is the start to trim to (2), or the first
+-- failed: it is refused if the log does not know its producer, 32 the marker comes with a referral. `o_offset` is the start to trim to (2), or the first
 -- sequence of the batch that failed (16). `o_admission` is NULL, or has for batches of transactions that another broker
 -- coordinates what must be stored as their admission (broker/transactions/admissions.py).
 CREATE FUNCTION commit_group(
@@ -61,6 +65,7 @@ CREATE FUNCTION commit_group(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     coordinates boolean := 'coordinator' = ANY (p_scopes);
+    transacts boolean := EXISTS (SELECT FROM unnest(p_scopes) AS name WHERE name LIKE 'transactions/%');
     known bigint;
     open_slot smallint;
     data bigint;
@@ -104,8 +109,10 @@ DECLARE
     refs bytea;
 BEGIN
     PERFORM check_lease(p_holder, p_epoch, p_scopes);
-    -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS.
-    IF NOT coordinates AND NOT s_space <@ '{1, 5, 13, 14, 19}' THEN
+    -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS; of transactions:
+    -- TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS, REFERRALS.
+    IF NOT coordinates AND NOT s_space <@ '{1, 5, 13, 14, 19}'
+        AND NOT (transacts AND s_space <@ '{1, 5, 13, 14, 19, 2, 3, 7, 26, 27}') THEN
         RAISE EXCEPTION 'this state is changed by the coordinator only' USING ERRCODE = 'PH006';
     END IF;
     -- The slot may be closed before this call writes to it: see truncate_slot.
@@ -176,9 +183,9 @@ BEGIN
 
         -- First what is refused, because that may void the commit.
         FOR i IN first_op .. last_op LOOP
-            IF NOT coordinates AND (o_kind[i] = 1 OR o_flags[i] & 4 <> 0
-                                  OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL) THEN
-                RAISE EXCEPTION 'references and transactions are written by the coordinator only'
+            IF NOT coordinates AND (o_kind[i] = 1 OR NOT transacts AND (
+                   o_flags[i] & 4 <> 0 OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL)) THEN
+                RAISE EXCEPTION 'references are written by the coordinator only, transactions by the holder of their scope'
                     USING ERRCODE = 'PH006';
             ELSIF NOT coordinates AND o_kind[i] = 2 AND NOT scope_of_log(p_logs[o_log[i]]) = ANY (p_scopes) THEN
                 RAISE EXCEPTION 'a log is trimmed by the coordinator, or by the holder of %',
@@ -187,6 +194,9 @@ BEGIN
             verdict := 0;
             IF refuses AND o_kind[i] <> 1 THEN
                 verdict := log_refusal[o_log[i]];
+                IF verdict = 6 AND o_kind[i] = 0 AND o_flags[i] & 2 <> 0 AND o_flags[i] & 40 <> 8 THEN
+                    verdict := 0;
+                END IF;
             END IF;
             IF verdict = 0 AND NOT admitted[i] THEN
                 verdict := 8;
@@ -229,7 +239,7 @@ BEGIN
             END IF;
             IF verdict > 0 THEN
                 verdicts[i] := verdict;
-                IF verdict >= 2 AND o_flags[i] & 1 <> 0 THEN
+                IF verdict >= 2 AND (o_flags[i] & 1 <> 0 OR verdict = 6 AND o_flags[i] & 4 <> 0) THEN
                     voided[o_commit[first_op]] := true;
                 END IF;
             END IF;
