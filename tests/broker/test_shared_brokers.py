@@ -17,6 +17,7 @@ from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import (
     LoginFailed,
+    NotCoordinator,
     NotLeader,
     OutOfOrderSequence,
     TopicExists,

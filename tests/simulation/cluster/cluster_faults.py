@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING
+from posthouse.model.scopes import COORDINATOR, SPREAD
 from tests.checker.history import Fault
 from tests.simulation.cluster.broker_host import BrokerHost
 from tests.simulation.cluster.database_server import DatabaseServer
@@ -145,7 +145,7 @@ class ClusterFaults:
 
     def _move_scopes(self) -> None:
         wanted = self._chosen().name
-        others = (*GROUPS, *HOUSEKEEPING)
+        others = [scope for scopes in SPREAD.values() for scope in scopes]
         scopes = [COORDINATOR] if self._random.random() < 0.5 else self._random.sample(others, 20)
         for scope in scopes:
             self._server.execute(WANT, [scope.name, wanted])

@@ -23,11 +23,12 @@ from tests.simulation.cluster.tables import (
 )
 
 _APPEND, _REFER, _TRIM = 0, 1, 2
-_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED = 1, 2, 4, 8, 16
+_REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED, _HAS_REFERRAL = 1, 2, 4, 8, 16, 32
 _DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _COORDINATED, _DELETED, _NOT_ADMITTED = range(
     9
 )
 _OF_GROUPS = frozenset({1, 5, 13, 14, 19})
+_OF_TRANSACTIONS = frozenset({2, 3, 7, 26, 27})
 _REFERENCE_BYTES = 48
 _REMEMBERED = 5
 _SEQUENCES = 2**31
@@ -66,6 +67,13 @@ class Reference(NamedTuple):
     expires: int
 
 
+def _may_be_coordinated(operation: Operation) -> bool:
+    """Whether a broker that is not the coordinator may write this to a log that feeds queues."""
+    flags = operation.flags
+    is_committing = flags & _COMMITS and not flags & _HAS_REFERRAL
+    return operation.kind == _APPEND and bool(flags & _TRANSACTIONAL) and not is_committing
+
+
 class CommitGroupCall:
     """One call. It changes nothing before all is decided."""
 
@@ -89,6 +97,7 @@ class CommitGroupCall:
         self._puts = list(zip(numbers(values[33]), spaces, *values[35:38], strict=True))
         self._changed = numbers(values[38])
         self._coordinates = "coordinator" in self._scopes
+        self._transacts = any(each.startswith("transactions/") for each in self._scopes)
         self._log_ids = log_ids
         self._logs = [replace(tables.logs[id]) if id in tables.logs else None for id in log_ids]
         self._producers = [tables.producers.get(each) for each in self._producer_ids]
@@ -109,7 +118,8 @@ class CommitGroupCall:
     def run(self) -> tuple[Any, ...]:
         tables = self._tables
         tables.check_lease(self._holder, self._epoch, self._scopes)
-        if not self._coordinates and not {put[1] for put in self._puts} <= _OF_GROUPS:
+        writable = _OF_GROUPS | _OF_TRANSACTIONS if self._transacts else _OF_GROUPS
+        if not self._coordinates and not {put[1] for put in self._puts} <= writable:
             raise Raised("PH006", "this state is changed by the coordinator only")
         own = tables.committers.get((self._holder, self._path))
         if own is None or own.number >= self._number:
@@ -134,7 +144,8 @@ class CommitGroupCall:
             operation = self._operations[i]
             self._check_may_write(operation)
             verdict = self._verdicts[i] = self._verdict(i, operation)
-            if verdict >= _FENCED and operation.flags & _REQUIRED:
+            is_left_out = verdict == _COORDINATED and operation.flags & _CONTROL
+            if verdict >= _FENCED and (operation.flags & _REQUIRED or is_left_out):
                 self._voided.add(commit)
         if commit in self._voided:
             for i in ops:
@@ -163,9 +174,12 @@ class CommitGroupCall:
         if self._coordinates:
             return
         flags = operation.flags
-        needs = operation.kind == _REFER or flags & _CONTROL
-        if needs or (flags & _TRANSACTIONAL and operation.admission is None):
-            raise Raised("PH006", "references and transactions are written by the coordinator only")
+        is_own = flags & _CONTROL or (flags & _TRANSACTIONAL and operation.admission is None)
+        if operation.kind == _REFER or (is_own and not self._transacts):
+            raise Raised(
+                "PH006",
+                "references are written by the coordinator only, transactions by the holder of their scope",
+            )
         if operation.kind == _TRIM:
             scope = scope_of_log(self._log_ids[operation.log - 1])
             if scope.name not in self._scopes:
@@ -176,7 +190,7 @@ class CommitGroupCall:
         if operation.kind != _REFER:
             if log is None or log.is_deleted:
                 return _DELETED
-            if log.is_coordinated and not self._coordinates:
+            if log.is_coordinated and not self._coordinates and not _may_be_coordinated(operation):
                 return _COORDINATED
         if operation.admission is not None and not self._is_admitted(operation):
             return _NOT_ADMITTED

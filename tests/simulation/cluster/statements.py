@@ -291,6 +291,11 @@ def _of_shard(tables: Tables, values: Sequence[int]) -> list[Row]:
     ]
 
 
+def _of_space(tables: Tables, values: Sequence[int]) -> list[Row]:
+    (wanted,) = values
+    return [(key, value) for (space, key), (_, value) in tables.state.items() if space == wanted]
+
+
 def _of_owners(tables: Tables, values: Sequence[Any]) -> list[Row]:
     wanted, _, hashes = values
     return [
@@ -411,6 +416,7 @@ _BY_TEXT: dict[str, Statement] = {
     state_reader._OF_OWNERS: _of_owners,
     state_reader._OFFSETS_OF_SHARD: _offsets_of_shard,
     state_reader._OFFSETS_OF_GROUPS: _offsets_of_groups,
+    state_reader._OF_SPACE: _of_space,
     state_reader._KEYS_OF_TOPICS: _keys_of_topics,
 }
 STATEMENTS = {_text(text): run for text, run in _BY_TEXT.items()}
