@@ -15,7 +15,7 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import ProvenUser
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import TRANSACTIONS, Scope
 from posthouse.protocols.front_end import Backend, FrontEnd
 from posthouse.protocols.front_ends import FRONT_ENDS
 from posthouse.protocols.introduction import Origin
@@ -35,7 +35,11 @@ OWN, COORDINATOR, OTHER = (
     )
     for id in (1, 2, 3)
 )
-VIEW = ClusterView(brokers=(OWN, COORDINATOR, OTHER), holder_incarnation=COORDINATOR.incarnation)
+VIEW = ClusterView(
+    brokers=(OWN, COORDINATOR, OTHER),
+    holder_incarnation=COORDINATOR.incarnation,
+    holders=dict.fromkeys(TRANSACTIONS, OTHER.incarnation),
+)
 
 
 class RelayedRequest:
@@ -253,6 +257,7 @@ async def coordinator_and_member(**settings: Any) -> AsyncIterator[tuple[App, Ap
     log = CoordinatorStorage(clock)
     coordinator = App(on_any_port(memory=True, **settings), storage=log)
     await coordinator.start()
+    await log.scopes.take(coordinator.broker, *TRANSACTIONS)
     storage = MemberStorage(log, clock)
     relay = WiredRelay(OWN.incarnation, coordinator)
     try:

@@ -12,6 +12,7 @@ from posthouse.app import App
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotLeader, PosthouseError
+from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka import companion
 from posthouse.protocols.kafka.codec.generated.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -28,6 +29,12 @@ from posthouse.protocols.kafka.codec.generated.describe_log_dirs import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
 )
+from posthouse.protocols.kafka.codec.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicResponse,
+)
+from posthouse.protocols.kafka.codec.generated.describe_producers import TopicRequest as ProducersOf
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -36,7 +43,6 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
 from posthouse.protocols.kafka.codec.generated.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TransactionState,
 )
 from posthouse.protocols.kafka.codec.generated.end_txn import EndTxnRequest, EndTxnResponse
 from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
@@ -84,7 +90,7 @@ from posthouse.settings import Authentication
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Append, Operation
 from tests.broker.members import CoordinatorStorage, MemberStorage
-from tests.protocols.kafka.members import COORDINATOR, OWN, VIEW, HeldRelay, Standing, member
+from tests.protocols.kafka.members import COORDINATOR, OTHER, OWN, VIEW, HeldRelay, Standing, member
 from tests.protocols.kafka.test_login import PASSWORD, log_in
 from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
 from tests.wire.kafka import PendingRequest, RequestEncoder
@@ -122,15 +128,13 @@ def _member_storage() -> MemberStorage:
     return MemberStorage(CoordinatorStorage(clock), clock)
 
 
-async def _ids(wire: Wire, pending: PendingRequest) -> list[str]:
-    response = pending.response(memoryview(await wire.receive_frame()), DescribeTransactionsResponse)
-    return [each.transactional_id for each in response.transaction_states]
+async def _names(wire: Wire, pending: PendingRequest) -> list[str]:
+    response = pending.response(memoryview(await wire.receive_frame()), DescribeProducersResponse)
+    return [each.name for each in response.topics]
 
 
-def _listing(*names: str) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=[TransactionState(transactional_id=name) for name in names]
-    )
+def _listing(*names: str) -> DescribeProducersResponse:
+    return DescribeProducersResponse(topics=[TopicResponse(name=name) for name in names])
 
 
 async def _is_closed(wire: Wire) -> bool:
@@ -142,7 +146,7 @@ async def _is_closed(wire: Wire) -> bool:
 
 
 async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(DescribeTransactionsRequest(transactional_ids=["Stable"]))
+    pending = wire.send(DescribeProducersRequest(topics=[ProducersOf(name="Stable", partition_indexes=[0])]))
     request = await relay.request()
     assert request.header.correlation_id == pending.correlation_id
     assert request.header.client_id == "test"
@@ -157,9 +161,9 @@ async def test_a_request_goes_to_the_coordinator_as_it_is(relay: HeldRelay, wire
 
 async def test_one_connection_relays_all_requests_of_a_client(relay: HeldRelay, wire: Wire) -> None:
     for number in range(3):
-        pending = wire.send(DescribeTransactionsRequest())
+        pending = wire.send(DescribeProducersRequest())
         (await relay.request(number)).answer(_listing(str(number)))
-        assert await _ids(wire, pending) == [str(number)]
+        assert await _names(wire, pending) == [str(number)]
     assert len(relay.opened) == 1
 
 
@@ -221,10 +225,10 @@ async def test_a_member_assigns_producer_ids_while_there_is_no_coordinator() -> 
     assert not relay.opened
 
 
-async def test_the_producer_of_a_transactional_id_is_the_coordinators(relay: HeldRelay, wire: Wire) -> None:
+async def test_the_producer_of_a_transactional_id_is_that_of_its_holder(relay: HeldRelay, wire: Wire) -> None:
     pending = wire.send(InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=1000))
     request = await relay.request()
-    assert b"tx" in request.frame
+    assert b"tx" in request.frame and relay.opened[0].scope == scope_of_transactional_id("tx")
     request.answer(InitProducerIdResponse(producer_id=5, producer_epoch=7))
     answer = await wire.receive(pending)
     assert isinstance(answer, InitProducerIdResponse)
@@ -249,25 +253,44 @@ async def test_unknown_topics_that_nobody_creates_are_unknown(relay: HeldRelay, 
 
 
 async def test_relayed_requests_are_counted_by_their_api(app: App, relay: HeldRelay, wire: Wire) -> None:
-    pending = wire.send(DescribeTransactionsRequest())
+    pending = wire.send(DescribeProducersRequest())
     (await relay.request()).answer(_listing())
     await wire.receive(pending)
     async with httpx.AsyncClient() as http:
         text = (await http.get(f"http://{app.listeners['admin']}/metrics")).text
-    [line] = [each for each in text.splitlines() if "DescribeTransactions" in each and "_count" in each]
+    [line] = [each for each in text.splitlines() if "DescribeProducers" in each and "_count" in each]
     assert line.endswith(" 1")
 
 
-async def test_a_member_lists_no_transactions_and_no_log_directories(relay: HeldRelay) -> None:
+async def test_a_member_lists_no_log_directories(relay: HeldRelay) -> None:
     standing = Standing()
     async with member(relay, standing) as app, Wire(_address(app)) as wire:
-        found = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
-        assert found == ListTransactionsResponse()
         directories = await wire.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
         assert directories == DescribeLogDirsResponse()
         standing.view = replace(VIEW, holder_incarnation=None)
+        refused = await wire.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse)
+        assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert relay.opened == []
+
+
+async def test_a_broker_lists_and_describes_the_transactions_of_its_scopes(relay: HeldRelay) -> None:
+    log = CoordinatorStorage(SystemClock())
+    async with member(relay, storage=log) as app, Wire(_address(app)) as wire:
+        await log.scopes.take(app.broker, scope_of_transactional_id("own"))
+        begin = InitProducerIdRequest(transactional_id="own", transaction_timeout_ms=1000)
+        assert (await wire.ask(begin, InitProducerIdResponse)).error_code == 0
         listed = await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)
-        assert listed.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert [each.transactional_id for each in listed.transaction_states] == ["own"]
+        asked = DescribeTransactionsRequest(transactional_ids=["own", "another"])
+        described = await wire.ask(asked, DescribeTransactionsResponse)
+        assert [each.error_code for each in described.transaction_states] == [
+            ErrorCode.NONE,
+            ErrorCode.NOT_COORDINATOR,
+        ]
+        await log.scopes.holders[scope_of_transactional_id("own")].release_scope(
+            scope_of_transactional_id("own")
+        )
+        assert not (await wire.ask(ListTransactionsRequest(), ListTransactionsResponse)).transaction_states
         assert relay.opened == []
 
 
@@ -290,38 +313,38 @@ async def test_a_member_describes_its_own_settings(relay: HeldRelay, wire: Wire)
 
 async def test_responses_keep_the_order_of_the_requests(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    relayed = [wire.send(DescribeTransactionsRequest())]
+    relayed = [wire.send(DescribeProducersRequest())]
     produced = wire.send(produce_request(topic.id, batch(b"x")))
-    relayed.append(wire.send(DescribeTransactionsRequest()))
+    relayed.append(wire.send(DescribeProducersRequest()))
     fetched = wire.send(fetch_request((topic.id, 0, 0)))
-    relayed.append(wire.send(DescribeTransactionsRequest()))
+    relayed.append(wire.send(DescribeProducersRequest()))
     first, second, third = await (await relay.connection()).until(3)
     third.answer(_listing("c"))
     second.answer(_listing("b"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(wire.reader.readexactly(1), 0.2)
     first.answer(_listing("a"))
-    assert await _ids(wire, relayed[0]) == ["a"]
+    assert await _names(wire, relayed[0]) == ["a"]
     assert isinstance(await wire.receive(produced), ProduceResponse)
-    assert await _ids(wire, relayed[1]) == ["b"]
+    assert await _names(wire, relayed[1]) == ["b"]
     assert isinstance(await wire.receive(fetched), FetchResponse)
-    assert await _ids(wire, relayed[2]) == ["c"]
+    assert await _names(wire, relayed[2]) == ["c"]
 
 
 async def test_a_limited_number_of_requests_waits_for_the_coordinator(relay: HeldRelay, wire: Wire) -> None:
-    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
+    pending = [wire.send(DescribeProducersRequest()) for _ in range(2 * MOST_IN_FLIGHT + 1)]
     connection = await relay.connection()
     await connection.until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
     assert len(connection.requests) == MOST_IN_FLIGHT
     for number, each in enumerate(pending):
         (await relay.request(number)).answer(_listing(str(number)))
-        assert await _ids(wire, each) == [str(number)]
+        assert await _names(wire, each) == [str(number)]
 
 
 async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, wire: Wire) -> None:
     topic = await _topic(app)
-    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(MOST_IN_FLIGHT)]
+    pending = [wire.send(DescribeProducersRequest()) for _ in range(MOST_IN_FLIGHT)]
     wire.send(produce_request(topic.id, batch(b"x")))
     requests = await (await relay.connection()).until(MOST_IN_FLIGHT)
     await asyncio.sleep(0.1)
@@ -329,7 +352,7 @@ async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, 
     for request in requests:
         request.answer(_listing())
     for each in pending:
-        await _ids(wire, each)
+        await _names(wire, each)
     assert await wire.receive_frame()
     assert app.broker.bounds(topic, 0).end == 1
 
@@ -340,21 +363,21 @@ async def test_local_requests_wait_behind_the_limit(app: App, relay: HeldRelay, 
 @pytest.mark.parametrize("answered", range(4))
 async def test_the_connection_ends_with_the_relay(answered: int, relay: HeldRelay, wire: Wire) -> None:
     """After any number of answers, those before the loss arrive."""
-    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(4)]
+    pending = [wire.send(DescribeProducersRequest()) for _ in range(4)]
     requests = await (await relay.connection()).until(4)
     for request in requests[:answered]:
         request.answer(_listing("g"))
     for request in requests[answered:]:
         request.fail()
     for each in pending[:answered]:
-        assert await _ids(wire, each) == ["g"]
+        assert await _names(wire, each) == ["g"]
     assert await _is_closed(wire)
     assert relay.opened[0].is_closed
 
 
 async def test_a_later_answer_is_not_sent_if_an_earlier_one_is_lost(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(2):
-        wire.send(DescribeTransactionsRequest())
+        wire.send(DescribeProducersRequest())
     first, second = await (await relay.connection()).until(2)
     second.answer(_listing("g"))
     first.fail()
@@ -365,7 +388,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:
     topic = await _topic(app)
-    wire.send(DescribeTransactionsRequest())
+    wire.send(DescribeProducersRequest())
     wire.send(produce_request(topic.id, batch(b"x")))
     (await relay.request()).fail()
     assert await _is_closed(wire)
@@ -373,7 +396,7 @@ async def test_the_connection_ends_if_the_relay_is_lost_behind_a_local_request(
 
 async def test_the_connection_ends_if_the_relay_is_lost_at_its_limit(relay: HeldRelay, wire: Wire) -> None:
     for _ in range(MOST_IN_FLIGHT + 10):
-        wire.send(DescribeTransactionsRequest())
+        wire.send(DescribeProducersRequest())
     connection = await relay.connection()
     requests = await connection.until(MOST_IN_FLIGHT)
     for each in requests:
@@ -390,21 +413,21 @@ async def test_metadata_that_cannot_be_relayed_ends_the_connection(relay: HeldRe
 
 async def test_other_connections_go_on(app: App, relay: HeldRelay, wire: Wire) -> None:
     async with Wire(_address(app)) as other:
-        wire.send(DescribeTransactionsRequest())
+        wire.send(DescribeProducersRequest())
         (await relay.request()).fail()
         assert await _is_closed(wire)
         assert await other.ask(MetadataRequest(), MetadataResponse)
 
 
 async def test_the_relay_ends_with_the_connection(relay: HeldRelay, wire: Wire) -> None:
-    wire.send(DescribeTransactionsRequest())
+    wire.send(DescribeProducersRequest())
     await relay.request()
     wire.writer.close()
     await relay.opened[0].until_closed()
 
 
 async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: HeldRelay, wire: Wire) -> None:
-    pending = [wire.send(DescribeTransactionsRequest()) for _ in range(3)]
+    pending = [wire.send(DescribeProducersRequest()) for _ in range(3)]
     requests = await (await relay.connection()).until(3)
     relayed = relay.opened[0]
     assert not relayed.is_paused
@@ -412,18 +435,18 @@ async def test_back_pressure_of_a_client_that_does_not_read(app: App, relay: Hel
     requests[0].answer(_listing(*names))
     while not relayed.is_paused:
         await asyncio.sleep(0.01)
-    assert await _ids(wire, pending[0]) == names
+    assert await _names(wire, pending[0]) == names
     while relayed.is_paused:
         await asyncio.sleep(0.01)
     for request, each in zip(requests[1:], pending[1:], strict=True):
         request.answer(_listing("g"))
-        assert await _ids(wire, each) == ["g"]
+        assert await _names(wire, each) == ["g"]
 
 
 async def test_incomplete_responses_count_as_memory_of_the_client(
     app: App, relay: HeldRelay, wire: Wire
 ) -> None:
-    pending = wire.send(DescribeTransactionsRequest())
+    pending = wire.send(DescribeProducersRequest())
     request = await relay.request()
     relayed, [client] = relay.opened[0], app.connections
     relayed.held = 2**20
@@ -431,7 +454,7 @@ async def test_incomplete_responses_count_as_memory_of_the_client(
     assert client.info.held_bytes >= 2**20
     relayed.held = 0
     request.answer(_listing("g"))
-    assert await _ids(wire, pending) == ["g"]
+    assert await _names(wire, pending) == ["g"]
     client.tick()
     assert client.info.held_bytes == 0
 
@@ -445,20 +468,20 @@ async def test_an_idle_relay_is_closed_and_opened_again(
     app: App, relay: HeldRelay, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(companion, "IDLE_SECONDS", -1.0)
-    pending = wire.send(DescribeTransactionsRequest())
+    pending = wire.send(DescribeProducersRequest())
     request = await relay.request()
     _tick(app)
     assert not relay.opened[0].is_closed, "a request is in flight"
     request.answer(_listing("a"))
-    assert await _ids(wire, pending) == ["a"]
+    assert await _names(wire, pending) == ["a"]
     _tick(app)
     assert relay.opened[0].is_closed
-    pending = wire.send(DescribeTransactionsRequest())
+    pending = wire.send(DescribeProducersRequest())
     while len(relay.opened) < 2:
         await asyncio.sleep(0.01)
     [request] = await relay.opened[1].until(1)
     request.answer(_listing("b"))
-    assert await _ids(wire, pending) == ["b"]
+    assert await _names(wire, pending) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -525,14 +548,14 @@ async def test_every_partition_is_served_whoever_leads_it(app: App, wire: Wire) 
 _OF_TRANSACTION = FindCoordinatorRequest(key_type=1, coordinator_keys=["g"])
 
 
-async def test_the_coordinator_is_found(wire: Wire) -> None:
+async def test_the_holder_of_a_transactional_id_is_found(wire: Wire) -> None:
     response = await wire.ask(_OF_TRANSACTION, FindCoordinatorResponse)
     [found] = response.coordinators
-    assert (found.node_id, found.host, found.error_code) == (COORDINATOR.id, "broker-2", 0)
+    assert (found.node_id, found.host, found.error_code) == (OTHER.id, "broker-3", 0)
 
 
 async def test_without_a_coordinator(relay: HeldRelay) -> None:
-    standing = Standing(view=replace(VIEW, holder_incarnation=None))
+    standing = Standing(view=replace(VIEW, holder_incarnation=None, holders={}))
     async with member(relay, standing) as app, Wire(_address(app)) as wire:
         response = await wire.ask(_OF_TRANSACTION, FindCoordinatorResponse)
         [found] = response.coordinators
@@ -579,22 +602,22 @@ async def test_the_relay_has_the_user_who_logged_in_at_the_member(guarded: App, 
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
         assert relay.opened == []
-        pending = wire.send(DescribeTransactionsRequest())
+        pending = wire.send(DescribeProducersRequest())
         (await relay.request()).answer(_listing())
-        assert await _ids(wire, pending) == []
+        assert await _names(wire, pending) == []
         proven = relay.opened[0].user
         assert proven is not None and (proven.name, proven.mechanism) == ("admin", "PLAIN")
         guarded.broker.access.proven_users.check(proven, has_tls=False)
         await log_in(wire)  # a session may log in again, as the same user
-        pending = wire.send(DescribeTransactionsRequest())
+        pending = wire.send(DescribeProducersRequest())
         (await relay.request(1)).answer(_listing())
-        assert await _ids(wire, pending) == []
+        assert await _names(wire, pending) == []
         assert len(relay.opened) == 1
 
 
 async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
-        wire.send(DescribeTransactionsRequest())
+        wire.send(DescribeProducersRequest())
         assert await _is_closed(wire)
     assert relay.opened == []
 
@@ -602,7 +625,7 @@ async def test_nothing_is_relayed_before_a_login(guarded: App, relay: HeldRelay)
 async def test_a_revoked_login_ends_the_relay(guarded: App, relay: HeldRelay) -> None:
     async with Wire(_address(guarded)) as wire:
         await log_in(wire)
-        wire.send(DescribeTransactionsRequest())
+        wire.send(DescribeProducersRequest())
         await relay.request()
         await guarded.broker.access.users.set_password("admin", "another one")
         assert await _is_closed(wire)
@@ -660,9 +683,9 @@ async def test_a_member_that_is_cut_off_reads_and_relays(relay: HeldRelay) -> No
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         found = await wire.ask(FindCoordinatorRequest(coordinator_keys=["g"]), FindCoordinatorResponse)
         assert found.coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-        pending = wire.send(DescribeTransactionsRequest())
+        pending = wire.send(DescribeProducersRequest())
         (await relay.request()).answer(_listing("g"))
-        assert await _ids(wire, pending) == ["g"]
+        assert await _names(wire, pending) == ["g"]
         pending = wire.send(InitProducerIdRequest())
         (await relay.request(1)).answer(InitProducerIdResponse(producer_id=5))
         answer = await wire.receive(pending)
