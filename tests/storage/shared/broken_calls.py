@@ -37,6 +37,8 @@ class HastyCall(CommitCall):
             await self._ending
         row = await super()._ask(statement, values)
         self._ending = asyncio.create_task(self._end())
+        if "commit_group" not in statement:  # the path of producer ids disconnects after each statement
+            await self._ending
         return row
 
     async def _connected(self) -> DatabaseConnection:
