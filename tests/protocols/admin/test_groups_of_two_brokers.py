@@ -17,7 +17,7 @@ from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.topics import NewTopic
 from posthouse.model.ids import ARCHIVE_GROUP, GroupId, MemberId
 from posthouse.model.scopes import GROUPS, Scope, scope_of_group
-from posthouse.protocols.admin.handlers.groups import GroupSummary, merged
+from posthouse.protocols.admin.handlers.groups import LISTED, GroupSummary
 from posthouse.protocols.admin.paging import Page, Paging
 from posthouse.settings import Authentication
 from tests.protocols.admin.clients import answered
@@ -252,5 +252,5 @@ def _page(*names: str, next: str | None = None) -> Page[GroupSummary]:
     ],
 )
 def test_pages_are_merged(pages: list[Page[GroupSummary]], names: list[str], next: str | None) -> None:
-    found = merged(pages, Paging(limit=2))
+    found = LISTED.merged(pages, Paging(limit=2))
     assert ([each.name for each in found.items], found.next) == (names, next)

@@ -12,7 +12,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from posthouse.app import App
-from posthouse.model.scopes import COORDINATOR, GROUPS, Scope, scope_of_group
+from posthouse.model.scopes import GROUPS, Scope, scope_of_group, scope_of_transactional_id
 from posthouse.protocols.kafka import companions
 from posthouse.protocols.kafka.codec.generated.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -378,7 +378,7 @@ async def test_offsets_of_a_transaction_go_by_the_holder_of_the_group(
         assert unstable.topics[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
         assert await producer.end() == 0
         assert places(await fetch_offsets(wire, topic, [0])) == {0: offset}
-    assert set(brokers.relayed) == {COORDINATOR}
+    assert set(brokers.relayed) == {scope_of_transactional_id(producer.id)}
 
 
 async def test_the_holder_checks_the_member_of_a_transaction(
@@ -396,7 +396,7 @@ async def test_the_holder_checks_the_member_of_a_transaction(
     assert brokers.relayed == []
     current: dict[str, Any] = {"member_id": joined.member_id, "generation_id": joined.generation_id}
     assert await by_holder.send_offset(5, **current) == 0
-    assert brokers.relayed == [COORDINATOR]
+    assert brokers.relayed == [scope_of_transactional_id(producer.id)]
 
 
 async def test_a_member_with_an_older_epoch_commits_what_it_still_has(
@@ -438,7 +438,7 @@ async def test_the_coordinator_takes_offsets_only_from_the_holder(
     brokers.view = type(brokers.view)(
         brokers=brokers.view.brokers,
         holder_incarnation=COORDINATING.incarnation,
-        holders={SCOPE: COORDINATING.incarnation},
+        holders={**brokers.view.holders, SCOPE: COORDINATING.incarnation},
     )
     assert await by_holder.send_offset(5) == ErrorCode.NOT_COORDINATOR
 

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from posthouse.app import App
-from posthouse.broker.transactions.admissions import load_admissions
-from posthouse.broker.transactions.transaction import decode_transaction
-from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.errors import StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -283,25 +281,19 @@ async def test_batches_of_an_ended_transaction_are_taken_by_neither(
     assert b"late" not in bytes((await there.fetch(topic, max_bytes=2**20)).records or b"")
 
 
-async def test_the_next_coordinator_goes_on_with_an_open_transaction(
-    apps: Apps, there: Wire, wire: Wire
-) -> None:
+async def test_the_next_holder_goes_on_with_an_open_transaction(apps: Apps, there: Wire, wire: Wire) -> None:
     """It knows which admissions are stored, and removes them with the end."""
-    coordinator, _, storage = apps
+    coordinator, member, storage = apps
     await there.create_topic("t")
     producer = TransactionalWire(wire, newer=False)
     assert await producer.init() == 0
     await producer.write(b"a")
-    state = storage._state
-    stored = {space: dict(values) for space, values in state.items()}
-    ids = TransactionalIds()
-    ids.keep(decode_transaction(producer.id.encode(), stored[Space.TRANSACTIONS][producer.id.encode()]))
-    leftover = b"x" * 20 + bytes(8)
-    found = load_admissions(stored[Space.ADMISSIONS] | {leftover: bytes(2) + b"gone"}, ids)
-    assert [put.key for put in found] == [leftover]
-    transaction = ids.get(producer.id)
+    assert storage._state[Space.ADMISSIONS]
+    await storage.scopes.move(scope_of_transactional_id(producer.id), member.broker)
+    transaction = member.broker.transactions.get(producer.id)
     assert transaction.work is not None and not transaction.may_be_shared
     assert transaction.work.admitted == transaction.work.partitions
+    assert not coordinator.broker.transactions.ids.all()
     assert await producer.end() == 0
-    assert state[Space.ADMISSIONS] == {}
-    assert coordinator.broker.transactions.ids.get(producer.id).work is None
+    assert storage._state[Space.ADMISSIONS] == {}
+    assert member.broker.transactions.get(producer.id).work is None

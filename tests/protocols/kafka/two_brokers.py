@@ -1,4 +1,7 @@
-"""The coordinator and a member on one log in memory. Both serve groups, and relay requests to each other."""
+"""The coordinator and a member on one log in memory. Both serve groups, and relay requests to each other.
+
+Transactional ids are the coordinator's, unless a test moves their scopes.
+"""
 
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +15,7 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import SystemClock
 from posthouse.model.proven_user import ProvenUser
 from posthouse.model.scopes import COORDINATOR as COORDINATING
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import TRANSACTIONS, Scope
 from posthouse.protocols.membership import Membership, MemberStanding
 from posthouse.protocols.relay import RelayedConnection
 from tests.broker.members import CoordinatorStorage, MemberStorage
@@ -106,6 +109,8 @@ async def two_brokers(**settings: Any) -> AsyncIterator[TwoBrokers]:
     try:
         await made.member.start()
         try:
+            for scope in TRANSACTIONS:
+                await made.hold(scope, made.coordinator)
             yield made
         finally:
             await made.member.stop(at_once=True)

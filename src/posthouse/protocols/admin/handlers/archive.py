@@ -104,7 +104,7 @@ async def _archived(
     )
 
 
-_SINKS: Final = SpreadList[Sink](
+_SINKS: Final[SpreadList[Sink]] = SpreadList(
     noun="sinks",
     scopes=TRANSACTIONS,
     path=("v1", "pipelines"),

@@ -111,7 +111,7 @@ async def _page(context: CallContext, paging: Paging) -> Page[GroupSummary]:
     return Page(items=items, total=names.total, next=names.next)
 
 
-LISTED: Final = SpreadList[GroupSummary](
+LISTED: Final[SpreadList[GroupSummary]] = SpreadList(
     noun="groups",
     scopes=GROUP_SCOPES,
     path=("v1", "groups"),

@@ -44,7 +44,7 @@ class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     partitions_total: int
 
 
-LISTED: Final = SpreadList[TransactionView](
+LISTED: Final[SpreadList[TransactionView]] = SpreadList(
     noun="transactional ids",
     scopes=TRANSACTION_SCOPES,
     path=("v1", "transactions"),
