@@ -105,6 +105,8 @@ class AmqpConnection(asyncio.Protocol):
         self._decoder = Decoder(frame_max=largest, max_body=self._limits.max_body)
         self._conversation = Conversation(self._shared, self, identity, loop, self._flow, self._decoder)
         if self._listener.join(self):
+            if self._is_introduced:
+                self._listener.prove(self)  # at the other broker
             self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
         else:
             self._stage = _Stage.LOST
