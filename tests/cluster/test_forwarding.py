@@ -1,8 +1,11 @@
 """Real clients of a member: what it does not serve itself reaches the coordinator."""
 
 import asyncio
+import socket
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import aio_pika
 import httpx
@@ -15,15 +18,19 @@ from confluent_kafka.admin import AdminClient
 from pamqp.commands import Basic, Connection, Queue
 
 from posthouse.broker.access.scram import MIN_ITERATIONS
+from posthouse.cluster.peer_connection import connect
 from posthouse.cluster.preamble import (
     CHALLENGE_BYTES,
     PROOF_BYTES,
     Passage,
     PeerRefused,
+    TransferPassage,
     read_request,
     request,
 )
 from posthouse.model.address import Address
+from posthouse.model.proven_user import PLAIN, ProvenUser
+from posthouse.model.scopes import COORDINATOR
 from posthouse.node import Node
 from posthouse.node_life import Role
 from posthouse.protocols.authenticator import PeerIdentity
@@ -306,6 +313,34 @@ async def test_strangers_cannot_use_the_peer_listener(url: str) -> None:
         writer.write(b"\xff\xff" + b"x" * 100)
         await is_closed(reader)
         writer.close()
+
+
+@pytest.mark.parametrize("user", [None, ProvenUser(name="ä", mechanism=PLAIN, credential=b"\xff")])
+def test_a_transfer_arrives_as_it_was_asked_for(user: ProvenUser | None) -> None:
+    passage = TransferPassage(
+        broker=uuid4(), listener="amqp_tls", client=Address("::1", 5), user=user, scope=COORDINATOR
+    )
+    sent, words = request(b"secret", b"challenge", passage)
+    assert read_request(b"secret", b"challenge", words, sent[-PROOF_BYTES:]) == passage
+
+
+async def test_a_member_of_an_older_release_forwards_amqp_as_it_is(url: str) -> None:
+    async with nodes(url, "a") as (coordinator,):
+        peer = coordinator.parts.place.advertised["peer"]
+        secret = coordinator.parts.life._node.secret
+        passage = Passage(listener="amqp", client=Address("10.0.0.1", 5))
+        connected = await connect(peer, secret, passage)
+        wire = Wire(peer.host, peer.port)
+        wire.connect = partial(_over, wire, connected)  # type: ignore[method-assign]
+        async with await wire.open():
+            app = coordinator.parts.life.app
+            assert app is not None
+            assert [each.peer for each in app.connections] == ["10.0.0.1:5"]
+
+
+async def _over(wire: Wire, connected: socket.socket) -> Wire:
+    wire.reader, wire.writer = await asyncio.open_connection(sock=connected)
+    return wire
 
 
 def test_a_request_cannot_be_used_again() -> None:

@@ -137,13 +137,19 @@ class Negotiation:
         return login
 
     def introduction(self) -> bytes:
-        """For another broker: the client's methods up to connection.open, without its password."""
+        """For another broker: the client's methods up to connection.open, without its password. Raises
+        Refused."""
         properties: Any = self.client_properties
         start_ok = Connection.StartOk(properties, self.mechanism, "", self.locale)
         tune_ok = Connection.TuneOk(self.channel_max, self.frame_max, self.heartbeat)
         opening = Connection.Open()
         opening.virtual_host = self.vhost  # the other broker refuses a name that is too long
-        return PROTOCOL + b"".join(encode_command(0, each) for each in (start_ok, tune_ok, opening))
+        try:
+            return PROTOCOL + b"".join(encode_command(0, each) for each in (start_ok, tune_ok, opening))
+        except MalformedTable as error:  # not all numbers that can be read can be written
+            raise Refused(
+                ReplyCode.SYNTAX_ERROR, f"client properties that another broker cannot be told: {error}"
+            ) from None
 
     def logged_in(self, user: str) -> Command:
         """The credentials are valid: the answer is connection.tune."""
