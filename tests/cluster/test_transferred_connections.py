@@ -11,6 +11,7 @@ from uuid import uuid4
 import aio_pika
 import pika
 import pytest
+from aio_pika.abc import AbstractConnection
 from pamqp import frame
 from pamqp.commands import Basic, Channel, Connection, Queue
 
@@ -145,6 +146,29 @@ async def test_what_is_sent_while_no_broker_holds_the_scope_is_not_lost() -> Non
         await wire.expect(1, Queue.DeclareOk)
         found = await wire.call(1, Basic.Get(queue="q"))
         assert found.body == BODY
+
+
+async def test_a_client_that_waits_is_not_read_from_without_limit() -> None:
+    body = b"x" * 10_000_000
+    async with brokers() as made, await made.wire().connect() as wire:
+        holder, made.holder = made.holder, None
+        wire.writer.write(PROTOCOL_HEADER + encoded((0, START_OK)))
+        await wire.expect(0, Connection.Start)
+        await wire.expect(0, Connection.Tune)
+        wire.writer.write(OPENING + encoded((1, Channel.Open()), (1, Queue.Declare(queue="q"))))
+        wire.publish(1, "", "q", body)
+        [waiting] = made.member.connections
+        await until(lambda: waiting._flow.is_paused)  # type: ignore[attr-defined]
+        kept: bytearray = waiting._transferring._behind_open.kept  # type: ignore[attr-defined]
+        before = len(kept)
+        await asyncio.sleep(0.3)
+        assert 0 < len(kept) == before < 1_000_000
+        made.holder = holder
+        await wire.expect(0, Connection.OpenOk)
+        await wire.expect(1, Channel.OpenOk)
+        await wire.expect(1, Queue.DeclareOk)
+        found = await wire.call(1, Basic.Get(queue="q"))
+        assert found.body == body
 
 
 async def test_an_unknown_virtual_host_is_refused_by_the_coordinator() -> None:
@@ -350,7 +374,7 @@ async def test_an_address_that_has_too_many_connections_at_the_coordinator() -> 
 # The holder
 
 
-async def test_no_broker_holds_the_scope() -> None:
+async def test_no_broker_holds_the_scope(caplog: pytest.LogCaptureFixture) -> None:
     async with brokers(patience_seconds=0.3) as made:
         made.holder = None
         offences = made.member._gate.counters.offences
@@ -363,6 +387,7 @@ async def test_no_broker_holds_the_scope() -> None:
         )
         await until(lambda: not made.member.connections)
         assert made.member._gate.counters.offences == offences
+        assert "did not agree to the close" not in caplog.text
 
 
 async def test_heartbeats_while_no_broker_holds_the_scope() -> None:
@@ -431,7 +456,7 @@ async def test_the_password_of_a_client_that_waits_is_changed(tmp_path: Path) ->
 
 
 def _is_waiting(connection: Any) -> bool:
-    return connection._transferring._task is not None  # type: ignore[no-any-return]
+    return connection._transferring._task is not None
 
 
 async def test_a_holder_that_closes_before_it_answers() -> None:
@@ -551,7 +576,12 @@ async def test_aio_pika_with_tls_is_told_of_a_holder_that_stops(tmp_path: Path) 
         connection = await aio_pika.connect(
             f"amqps://guest:guest@{address}/", ssl_context=_context(authority), timeout=SECONDS
         )
-        connection.close_callbacks.add(lambda _, error: closed.done() or closed.set_result(error))
+
+        def has_closed(_: AbstractConnection | None, error: BaseException | None) -> None:
+            if not closed.done():
+                closed.set_result(error)
+
+        connection.close_callbacks.add(has_closed)
         channel = await connection.channel()
         await channel.declare_queue("q", exclusive=True)
         listener = made.coordinator.listener("amqp_tls")

@@ -12,7 +12,6 @@ from typing import cast
 
 from pamqp.commands import Connection as Methods
 
-from posthouse.model.scopes import scope_of_namespace
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
@@ -23,13 +22,13 @@ from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX
 from posthouse.protocols.amqp.negotiation import LoginRefused
 from posthouse.protocols.amqp.shared import Shared
-from posthouse.protocols.amqp.transferring import FAREWELL, Transferring, moved
+from posthouse.protocols.amqp.transferring import Transferring, moved
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import GuardedTransport
 from posthouse.protocols.listener import Listener
-from posthouse.protocols.transfer import ReachedHolder, TransferredClient
+from posthouse.protocols.transfer import ReachedHolder
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +79,6 @@ class AmqpConnection(asyncio.Protocol):
             has_tls=self._listener.has_tls,
         )
         self.peer = identity.peer
-        self._client = identity.address
         self._is_introduced = identity.is_introduced
         largest = min(self._limits.frame_max, UNKNOWN_FRAME_MAX)
         if self._is_introduced:
@@ -143,8 +141,7 @@ class AmqpConnection(asyncio.Protocol):
         self._stage = _Stage.LOST
         self._heartbeats.stop()
         self._cancel_timer()
-        if self._transferring is not None:
-            self._transferring.cancel()
+        self._stop_transferring()
         self._flow.close()
         self._decoder.forget()
         self._end().add_done_callback(self._ended)
@@ -216,7 +213,8 @@ class AmqpConnection(asyncio.Protocol):
         if stage is _Stage.OPEN:
             # Answers still go to a congested client: many clients write without reading, and would wait for
             # the broker as the broker for them. Only a client that takes no answers either is not read from.
-            flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull)
+            is_full = self._transferring is not None and self._transferring.is_full
+            flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull or is_full)
         else:
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
@@ -251,46 +249,39 @@ class AmqpConnection(asyncio.Protocol):
         self._heartbeats.start(negotiation.heartbeat)
 
     def is_transferred(self) -> bool:
-        shared, negotiation = self._shared, self._conversation.negotiation
-        scope = scope_of_namespace(negotiation.vhost)
-        if shared.transfer is None or shared.holds(scope):
+        negotiation = self._conversation.negotiation
+        if self._shared.serves(negotiation.vhost):
             return False
         if self._transferring is None:
             raise moved()
-        self._cancel_timer()
-        self._listener.prove(self)
-        self._listener.pass_on(self)
         self._transferring.begin(
             negotiation,
             self._conversation.proven,
-            scope,
             reached=self._transfer,
             failed=lambda refusal: self.close_because(refusal, CONNECTION_OPEN),
         )
+        self._cancel_timer()
+        self._listener.prove(self)
+        self._listener.pass_on(self)
         return True
 
     def _transfer(self, holder: ReachedHolder) -> None:
-        if self._stage is not _Stage.OPEN or self._transport.is_closing():
+        transferring = self._transferring
+        if transferring is None or self._stage is not _Stage.OPEN or self._transport.is_closing():
             holder.close()
             return
-        assert self._transferring is not None
-        received = self._transferring.received
         self._stage = _Stage.LOST
         self._heartbeats.stop()
         self._outbox.flush()
         self._flow.close()
         self._decoder.forget()
-        transport = self._transport
-        client = TransferredClient(
-            connection=self,
-            listener=self._listener,
-            transport=transport.unguarded if isinstance(transport, GuardedTransport) else transport,
-            address=self._client,
-            received=received,
-            farewell=FAREWELL,
-            left=self._conversation.transfer(),
-        )
-        holder.serve(client)
+        left = self._conversation.transfer()
+        transferring.hand_over(holder, self, self._listener, self._transport, left)
+
+    def _stop_transferring(self) -> None:
+        if self._transferring is not None:
+            self._transferring.cancel()
+            self._transferring = None
 
     def opened(self) -> None:
         self._transferring = None
@@ -334,6 +325,7 @@ class AmqpConnection(asyncio.Protocol):
                 self._listener.offended(self)
         self._stage = _Stage.CLOSING
         self._decoder.close()
+        self._stop_transferring()
         self._conversation.end_channels()
         can_be_told = self._is_introduced or self._conversation.negotiation.can_be_told
         if isinstance(refusal, LoginRefused) and not can_be_told:

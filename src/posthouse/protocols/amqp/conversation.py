@@ -370,6 +370,8 @@ class Conversation:
         """Execute no more requests, and deliver no more messages."""
         self.is_over = True
         self.waiting.clear()
+        if self._task is None:
+            self._is_held = False  # what belongs to the close does not wait for room, or for another broker
         if self._channels is not None:
             self._channels.stop_deliveries()
 

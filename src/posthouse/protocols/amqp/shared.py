@@ -7,7 +7,7 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.routing.exchange import Exchange
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
@@ -43,13 +43,17 @@ class Shared:
         self.budget = budget
         self.methods = methods
         self.allow_cleartext_passwords = allow_cleartext_passwords
-        self.holds = holds
+        self._holds = holds
         self.transfer = transfer
         self.names = ServerNames(random)
         self.reply_tos = ReplyTos(self.names)
         self.envelopes = EnvelopeCache()
         self.stream_offsets = StreamOffsets()
         self._shown: dict[str, DeliveryCache] = {}
+
+    def serves(self, vhost: str) -> bool:
+        """Whether this broker serves a virtual host of this name, if there is one."""
+        return self.transfer is None or self._holds(scope_of_namespace(vhost))
 
     def shown(self, namespace: Namespace) -> DeliveryCache:
         """Records of a namespace as AMQP messages."""

@@ -13,17 +13,19 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from pamqp.commands import Connection
+from pamqp.commands import Connection as Methods
 
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import ProvenUser
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.behind_open import BehindOpen
 from posthouse.protocols.amqp.errors import INTERNAL, Refused, ReplyCode
 from posthouse.protocols.amqp.negotiation import Negotiation
-from posthouse.protocols.transfer import ReachedHolder, Transfer
+from posthouse.protocols.introduction import GuardedTransport
+from posthouse.protocols.listener import Connection, Listener
+from posthouse.protocols.transfer import ReachedHolder, Transfer, TransferredClient
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +40,7 @@ def moved() -> Refused:
 
 
 _LOST: Final = _forced("the broker that serves the virtual host has not answered")
-FAREWELL: Final = encode.method(0, Connection.Close(_LOST.code, _LOST.text, 0, 0))
+_FAREWELL: Final = encode.method(0, Methods.Close(_LOST.code, _LOST.text, 0, 0))
 
 
 class Transferring:
@@ -61,15 +63,20 @@ class Transferring:
         self,
         negotiation: Negotiation,
         user: ProvenUser | None,
-        scope: Scope,
         *,
         reached: Callable[[ReachedHolder], None],
         failed: Callable[[Refused], None],
     ) -> None:
-        """The client has sent connection.open. One of the two is called later, unless this is cancelled."""
+        """The client has sent connection.open. One of the two is called later, unless this is cancelled.
+        Raises Refused."""
         self._introduction = negotiation.introduction()
-        reaching = self._reach(user, scope, reached, failed)
+        reaching = self._reach(user, scope_of_namespace(negotiation.vhost), reached, failed)
         self._task = asyncio.get_running_loop().create_task(reaching)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more is to be read from the client until the other broker is reached."""
+        return self._task is not None and len(self._behind_open.kept) > 0
 
     async def _reach(
         self,
@@ -88,12 +95,27 @@ class Transferring:
         else:
             reached(holder)
 
-    @property
-    def received(self) -> bytes:
-        """What the other broker is sent first."""
-        return self._introduction + self._behind_open.kept
+    def hand_over(
+        self,
+        holder: ReachedHolder,
+        connection: Connection,
+        listener: Listener,
+        transport: asyncio.Transport,
+        left: Callable[[], None],
+    ) -> None:
+        """Nothing that this broker has sent is unwritten. `left` is called when the client is gone."""
+        client = TransferredClient(
+            connection=connection,
+            listener=listener,
+            transport=transport.unguarded if isinstance(transport, GuardedTransport) else transport,
+            address=self._client,
+            received=self._introduction + self._behind_open.kept,
+            farewell=_FAREWELL,
+            left=left,
+        )
+        holder.serve(client)
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """The client is gone, or was told to go."""
         if self._task is not None:
             self._task.cancel()
