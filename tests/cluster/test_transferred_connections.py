@@ -502,6 +502,23 @@ async def test_a_broker_that_does_not_hold_the_scope_any_more_transfers_no_furth
         monkeypatch.undo()
 
 
+async def test_another_holder_is_known_before_the_first_has_answered() -> None:
+    """It hangs, or its machine is gone."""
+    adopted: list[socket.socket] = []
+    async with brokers() as made:
+        made.adopt = lambda passage: adopted.append
+        opening = asyncio.create_task(made.wire().open())
+        await until(lambda: adopted)
+        made.adopt = None
+        made.holder = ScopeHolder(incarnation=uuid4(), address=made.peer)
+        with pytest.raises(Closed) as closed:
+            await opening
+        assert closed.value.code == 320
+        await until(lambda: not made.member.connections)
+        for each in adopted:
+            each.close()
+
+
 async def test_another_holder_is_known() -> None:
     async with brokers() as made, await made.wire().open() as wire:
         made.holder = ScopeHolder(incarnation=uuid4(), address=None)

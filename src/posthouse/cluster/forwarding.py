@@ -12,6 +12,7 @@ import asyncio
 import logging
 import select
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
@@ -23,6 +24,7 @@ from posthouse.model.address import UNKNOWN, Address
 from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.noop import noop
 from posthouse.protocols.transfer import TransferredClient
 
 log = logging.getLogger(__name__)
@@ -68,18 +70,25 @@ class ForwardedConnection(asyncio.Protocol):
         self._name = name
         self._dialler = dialler
         self._listener = listener
-        self._scope = COORDINATOR if dialled is None else dialled.scope
-        self._transferred = None if dialled is None else dialled.client
+        self._scope = COORDINATOR
+        self._client = UNKNOWN
+        self._early = bytearray()
+        """What the client has sent before the holder was reached: one read, and what this broker has read."""
+        self._farewell = b""
+        """What a client with which only this broker has spoken is told if the holder is lost."""
+        self._left: Callable[[], None] = noop
+        if dialled is not None:
+            self._scope = dialled.scope
+            self._client = dialled.client.address
+            self._early += dialled.client.received
+            self._farewell = dialled.client.farewell
+            self._left = dialled.client.left
         self._dialled = dialled
         """Until the event loop has the connection to it."""
         self._task: asyncio.Task[None] | None = None
         self._upstream: _Upstream | None = None
         self._has_ended = False
         """The client has sent its last byte."""
-        self._is_answered = False
-        """The holder has sent something."""
-        self._early = bytearray(b"" if dialled is None else dialled.client.received)
-        """What the client has sent before the holder was reached: one read, and what this broker has read."""
         self._is_congested = False
         """The client does not take what the holder sends."""
         self._unread_bytes = 0
@@ -89,9 +98,8 @@ class ForwardedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self.transport = cast("asyncio.Transport", transport)
-        transferred = self._transferred
-        found = transport.get_extra_info("peername")
-        self._client = Address.of_peer(found) if transferred is None else transferred.address
+        if self._dialled is None:
+            self._client = Address.of_peer(transport.get_extra_info("peername"))
         self.peer = str(self._client)
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
@@ -172,7 +180,7 @@ class ForwardedConnection(asyncio.Protocol):
     def receive(self, data: bytes) -> None:
         """What the holder has sent. It may come when the client is gone and the connection to the holder was
         just made."""
-        self._is_answered = True
+        self._farewell = b""
         if not self.transport.is_closing():
             self.transport.write(data)
 
@@ -191,10 +199,10 @@ class ForwardedConnection(asyncio.Protocol):
             self.leave()
 
     def _tell_unanswered(self) -> None:
-        """The holder is lost. A client with which only this broker has spoken is told so."""
-        if self._transferred is not None and not self._is_answered and not self.transport.is_closing():
-            self._is_answered = True
-            self.transport.write(self._transferred.farewell)
+        """The holder is lost. A client to which it has sent nothing is told so."""
+        farewell, self._farewell = self._farewell, b""
+        if farewell and not self.transport.is_closing():
+            self.transport.write(farewell)
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -205,8 +213,7 @@ class ForwardedConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
         self._early.clear()
-        if self._transferred is not None:
-            self._transferred.left()
+        self._left()
         if self._task is not None:
             self._task.cancel()
         if self._dialled is not None:  # the task has not begun
@@ -228,7 +235,12 @@ class ForwardedConnection(asyncio.Protocol):
         """Whether the client reads too slowly."""
         upstream = self._upstream
         if upstream is not None and self._dialler.is_succeeded(upstream.holder, self._scope):
-            self.abort()  # its client connects again, and reaches the new holder
+            # Its client connects again, and reaches the new holder.
+            if self._farewell:
+                self._tell_unanswered()
+                self.leave()
+            else:
+                self.abort()
             return False
         return self._reads_too_slowly()
 
