@@ -32,6 +32,7 @@ from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
 from posthouse.protocols.tls import Certificates
+from posthouse.protocols.transfer import Transfer
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.memory.engine import MemoryStorage
@@ -68,11 +69,12 @@ class App:
         front_ends: Sequence[FrontEnd] = FRONT_ENDS,
         membership: Membership | None = None,
         relay: Relay | None = None,
+        transfer: Transfer | None = None,
         peer_traffic: PeerTraffic | None = None,
         seconds_to_prove: float = SECONDS_TO_PROVE,
     ) -> None:
-        """Settings that are not loaded were made by the program that starts the broker. `membership`, `relay`
-        and `peer_traffic` are of a broker that shares its storage."""
+        """Settings that are not loaded were made by the program that starts the broker. `membership`,
+        `relay`, `transfer` and `peer_traffic` are of a broker that shares its storage."""
         loaded = LoadedSettings.of_program(settings) if isinstance(settings, Settings) else settings
         loaded.settings.check()
         self._membership = membership
@@ -117,6 +119,7 @@ class App:
             listeners=self._served,
             membership=membership,
             relay=relay,
+            transfer=transfer,
             peer_traffic=peer_traffic,
         )
         self._describe = {front_end.protocol: front_end.describe for front_end in front_ends}
@@ -226,8 +229,8 @@ class App:
         """Another broker is to coordinate: end the connections of clients that only the coordinator serves,
         and unload what they use. Other clients stay connected. Raises as `Broker.stop_coordinating`."""
         self.broker.step_down()
-        passed_on = [each.listener.hand_over(_HANDOVER_SECONDS) for each in self._served if each.is_passed_on]
-        await asyncio.gather(*passed_on)
+        coordinated = [each.listener for each in self._served if each.is_coordinated]
+        await asyncio.gather(*(each.hand_over(_HANDOVER_SECONDS) for each in coordinated))
         await self.broker.stop_coordinating()
 
     async def stop(self, *, at_once: bool = False) -> None:
@@ -288,9 +291,7 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
                     passing=_passing(front_end, each, own, backend.membership),
                 )
                 backend.listeners.add(
-                    ServedListener(
-                        settings=each, listener=listener, is_passed_on=front_end.pass_on is not None
-                    )
+                    ServedListener(settings=each, listener=listener, is_coordinated=front_end.is_coordinated)
                 )
 
 

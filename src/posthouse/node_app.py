@@ -9,8 +9,9 @@ from posthouse.broker.cluster_usage import ClusterUsage
 from posthouse.cluster.cluster_front_ends import cluster_front_ends
 from posthouse.cluster.hints import HintPeer, Hints
 from posthouse.cluster.peers import Adopt
-from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage
+from posthouse.cluster.preamble import AnyPassage, HintPassage, Refusal, RelayPassage, TransferPassage
 from posthouse.cluster.relaying import ScopeRelay
+from posthouse.cluster.transferring import ScopeTransfer
 from posthouse.model.brokers import ClusterBroker
 from posthouse.node_campaign import Campaign
 from posthouse.node_context import NodeContext, NodeFailed
@@ -59,6 +60,7 @@ class NodeApp:
                 usage=usage,
             ),
             relay=self._relay,
+            transfer=ScopeTransfer(node.own.incarnation, node.dialler),
             peer_traffic=traffic,
             seconds_to_prove=max(SECONDS_TO_PROVE, node.dialler.patience_seconds + _GRACE_SECONDS),
         )
@@ -137,6 +139,10 @@ class NodeApp:
                 relayed_by=passage.broker,
                 relayed_for=passage.scope if passage.takes_refusals else None,
                 user=passage.user,
+            )
+        elif isinstance(passage, TransferPassage):
+            origin = Origin(
+                client=passage.client, relayed_by=passage.broker, is_transferred=True, user=passage.user
             )
         return partial(listener.adopt, origin=origin)
 

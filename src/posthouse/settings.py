@@ -84,9 +84,9 @@ class Settings:
     peer: Address = _setting(
         Address("127.0.0.1", 0),
         Address.parse,
-        "Address for the other brokers that share the storage. They pass client connections on to it, as "
-        "they are: without TLS for clients that do not use TLS. Brokers on several machines need one that "
-        "the others reach.",
+        "Address for the other brokers that share the storage. They pass connections and requests of "
+        "clients on to it, without TLS but for HTTP with TLS. Brokers on several machines need one that the "
+        "others reach, on a private network.",
     )
     peer_advertised: Address | None = _setting(
         None, Address.parse, "Address at which other brokers reach peer, if it differs."

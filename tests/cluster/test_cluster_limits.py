@@ -173,7 +173,8 @@ async def test_a_user_at_its_limit_is_refused_at_the_other_broker(url: str, tmp_
         async with Wire(here) as four:
             await log_in(four, "admin", PASSWORD)
             async with await aio_pika.connect(amqp):
-                await until(lambda: usage(member).connections(Limited.USER, "admin") == 2)
+                await until(lambda: usage(coordinator).connections(Limited.USER, "admin") == 1)
+                assert usage(member).connections(Limited.USER, "admin") == 1, "the member counts its own"
                 async with Wire(there) as five:
                     with pytest.raises(AssertionError, match="max_connections_per_user"):
                         await log_in(five, "admin", PASSWORD)

@@ -65,16 +65,16 @@ async def test_a_client_of_a_standby_waits_for_the_takeover(url: str) -> None:
 
 
 async def test_a_connection_that_waits_for_a_holder_outlives_the_takeover(url: str, sql: Sql) -> None:
-    """librdkafka forgets the last living broker when that one closes its connection."""
+    """Of an operator. For clients of queues see `test_forwarding`."""
     coordinator(sql, seconds=3)
     waiting = node(url, "a")
     await waiting.start()
     try:
         assert not coordinates(waiting)()
-        address = waiting.listeners["amqp"]
+        address = waiting.listeners["admin"]
         reader, writer = await asyncio.open_connection(address.host, address.port)
-        writer.write(b"AMQP\x00\x00\x09\x01")
-        assert len(await asyncio.wait_for(reader.readexactly(7), 15)) == 7
+        writer.write(b"GET /v1/topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        assert await asyncio.wait_for(reader.readexactly(12), 15) == b"HTTP/1.1 200"
         assert coordinates(waiting)()
         writer.close()
     finally:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from posthouse.cluster.peer_connection import NOT_CONNECTED, connect
-from posthouse.cluster.preamble import Passage, RelayPassage
+from posthouse.cluster.preamble import ClientPassage
 from posthouse.model.address import Address
 from posthouse.model.scopes import COORDINATOR, Scope
 
@@ -49,7 +49,7 @@ class Dialler:
         holder = self._holder(scope)
         return holder is not None and holder.incarnation != incarnation
 
-    async def dial(self, passage: Passage | RelayPassage) -> tuple[socket.socket, UUID]:
+    async def dial(self, passage: ClientPassage) -> tuple[socket.socket, UUID]:
         """A socket on which the bytes of the client may follow, and the incarnation of the broker there.
         Raises NoHolder."""
         scope = passage.scope

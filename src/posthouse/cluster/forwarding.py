@@ -1,15 +1,19 @@
-"""A client's connection to a member, whose bytes go to the coordinator and back.
+"""A client's connection to this broker, whose bytes go to the holder of a scope and back.
+
+Connections of HTTP go to the coordinator from their first byte on, as they are. Those of AMQP are transferred
+when this broker has spoken with the client, and has dialled the holder: see `transferring`.
 
 Neither direction buffers more than a transport's high watermark: a side that does not take its bytes stops
 the reading from the other. Each side may close its half of the connection before the other one. No connection
-stays because its client does nothing: not after the coordinator has ended, and not while the client reads
-nothing.
+stays because its client does nothing: not after the holder has ended, and not while the client reads nothing.
 """
 
 import asyncio
 import logging
 import select
 import socket
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
@@ -17,8 +21,11 @@ from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
 from posthouse.model.address import UNKNOWN, Address
+from posthouse.model.scopes import COORDINATOR, Scope
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.noop import noop
+from posthouse.protocols.transfer import TransferredClient
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +34,7 @@ _LINGER_SECONDS = 5
 """How long a client may take for its last bytes when the other side has closed."""
 _UNREAD_SECONDS = 300
 """How long a side may take nothing of what waits for it: some consumers do not read while they process what
-they have, and a coordinator does not read from publishers that are blocked."""
+they have, and a holder does not read from publishers that are blocked."""
 _HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 
 
@@ -40,23 +47,50 @@ class Forwarding:
         self.dialler = dialler
 
     def __call__(self, listener: Listener) -> asyncio.Protocol:
-        return ForwardedConnection(self, listener)
+        return ForwardedConnection(self.name, self.dialler, listener)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DialledHolder:
+    """The holder of a scope, reached for a client with which this broker has spoken."""
+
+    socket: socket.socket
+    incarnation: UUID
+    scope: Scope
+    client: TransferredClient
 
 
 class ForwardedConnection(asyncio.Protocol):
     """The side of the client."""
 
-    def __init__(self, made_by: Forwarding, listener: Listener) -> None:
-        self._made_by = made_by
+    def __init__(
+        self, name: str, dialler: Dialler, listener: Listener, dialled: DialledHolder | None = None
+    ) -> None:
+        """`name` is the name of the listener. Without `dialled` the coordinator has yet to be reached."""
+        self._name = name
+        self._dialler = dialler
         self._listener = listener
+        self._scope = COORDINATOR
+        self._client = UNKNOWN
+        self._early = bytearray()
+        """What the client has sent before the holder was reached: one read, and what this broker has read."""
+        self._farewell = b""
+        """What a client with which only this broker has spoken is told if the holder is lost."""
+        self._left: Callable[[], None] = noop
+        if dialled is not None:
+            self._scope = dialled.scope
+            self._client = dialled.client.address
+            self._early += dialled.client.received
+            self._farewell = dialled.client.farewell
+            self._left = dialled.client.left
+        self._dialled = dialled
+        """Until the event loop has the connection to it."""
         self._task: asyncio.Task[None] | None = None
         self._upstream: _Upstream | None = None
         self._has_ended = False
         """The client has sent its last byte."""
-        self._early = bytearray()
-        """What the client has sent before the coordinator was reached: one read."""
         self._is_congested = False
-        """The client does not take what the coordinator sends."""
+        """The client does not take what the holder sends."""
         self._unread_bytes = 0
         self._unread_seconds = 0
         self.peer = "?"
@@ -64,35 +98,44 @@ class ForwardedConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = asyncio.get_running_loop()
         self.transport = cast("asyncio.Transport", transport)
-        self._client = Address.of_peer(transport.get_extra_info("peername"))
+        if self._dialled is None:
+            self._client = Address.of_peer(transport.get_extra_info("peername"))
         self.peer = str(self._client)
         self.transport.set_write_buffer_limits(high=_HIGH_WATERMARK)
         keep_alive(transport.get_extra_info("socket"), unread_seconds=_UNREAD_SECONDS)
         if not self._listener.join(self) or self._client is UNKNOWN:
             self.transport.abort()
-        else:
-            self._task = self._loop.create_task(self._forward())
+            return
+        if self._early:
+            self.transport.pause_reading()
+        self._task = self._loop.create_task(self._forward())
 
     async def _forward(self) -> None:
-        passage = Passage(listener=self._made_by.name, client=self._client)
+        dialled, self._dialled = self._dialled, None
         try:
-            upstream = await self._connected(*await self._made_by.dialler.dial(passage))
+            if dialled is not None:
+                upstream = await self._connected(dialled.socket, dialled.incarnation)
+            else:
+                passage = Passage(listener=self._name, client=self._client)
+                upstream = await self._connected(*await self._dialler.dial(passage))
         except (NoHolder, OSError) as error:
             log.warning("closing the connection from %s: %s", self.peer, error)
-            self.transport.abort()
+            self._tell_unanswered()
+            self.leave()
             return
         finally:
             self._task = None
         if self.transport.is_closing():
             upstream.transport.abort()
+        elif upstream.transport.is_closing():  # it was lost in the same turn
+            self._tell_unanswered()
+            self.leave()
         else:
             self._join(upstream)
 
-    async def _connected(self, dialled: socket.socket, coordinator: UUID) -> "_Upstream":
+    async def _connected(self, dialled: socket.socket, holder: UUID) -> "_Upstream":
         try:
-            _, upstream = await self._loop.create_connection(
-                lambda: _Upstream(self, coordinator), sock=dialled
-            )
+            _, upstream = await self._loop.create_connection(lambda: _Upstream(self, holder), sock=dialled)
         except BaseException:
             dialled.close()
             raise
@@ -120,6 +163,8 @@ class ForwardedConnection(asyncio.Protocol):
         self._has_ended = True
         if self._upstream is not None:
             self._upstream.end()
+        if not self.transport.can_write_eof():
+            return False  # TLS has no half of a connection
         return self._upstream is not None or self._task is not None
 
     def pause_writing(self) -> None:
@@ -133,14 +178,16 @@ class ForwardedConnection(asyncio.Protocol):
             self._upstream.transport.resume_reading()
 
     def receive(self, data: bytes) -> None:
-        """What the coordinator has sent. It may come when the client is gone and the connection to the
-        coordinator was just made."""
+        """What the holder has sent. It may come when the client is gone and the connection to the holder was
+        just made."""
+        self._farewell = b""
         if not self.transport.is_closing():
             self.transport.write(data)
 
     def upstream_ended(self) -> None:
-        """The coordinator has sent its last byte."""
-        if self._has_ended:
+        """The holder has sent its last byte."""
+        self._tell_unanswered()
+        if self._has_ended or not self.transport.can_write_eof():  # TLS has no half of a connection
             self.leave()
         elif not self.transport.is_closing():
             self.transport.write_eof()
@@ -148,7 +195,14 @@ class ForwardedConnection(asyncio.Protocol):
 
     def upstream_lost(self, upstream: "_Upstream") -> None:
         if upstream is self._upstream:
+            self._tell_unanswered()
             self.leave()
+
+    def _tell_unanswered(self) -> None:
+        """The holder is lost. A client to which it has sent nothing is told so."""
+        farewell, self._farewell = self._farewell, b""
+        if farewell and not self.transport.is_closing():
+            self.transport.write(farewell)
 
     def leave(self) -> None:
         """Close when the client has taken what was sent to it."""
@@ -159,14 +213,17 @@ class ForwardedConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._listener.leave(self)
         self._early.clear()
+        self._left()
         if self._task is not None:
             self._task.cancel()
+        if self._dialled is not None:  # the task has not begun
+            self._dialled.socket.close()
         if self._upstream is not None:
             self._upstream.transport.abort() if error else self._upstream.transport.close()
 
     @property
     def info(self) -> ConnectionInfo:
-        return ConnectionInfo(peer=self.peer, protocol=self._made_by.name, since_ms=0)
+        return ConnectionInfo(peer=self.peer, protocol=self._name, since_ms=0)
 
     def finish(self) -> None:
         self.leave()
@@ -176,8 +233,14 @@ class ForwardedConnection(asyncio.Protocol):
 
     def tick(self) -> bool:
         """Whether the client reads too slowly."""
-        if self._upstream is not None and self._made_by.dialler.is_succeeded(self._upstream.coordinator):
-            self.abort()  # its client connects again, and reaches the new coordinator
+        upstream = self._upstream
+        if upstream is not None and self._dialler.is_succeeded(upstream.holder, self._scope):
+            # Its client connects again, and reaches the new holder.
+            if self._farewell:
+                self._tell_unanswered()
+                self.leave()
+            else:
+                self.abort()
             return False
         return self._reads_too_slowly()
 
@@ -195,15 +258,15 @@ class ForwardedConnection(asyncio.Protocol):
 
 
 class _Upstream(asyncio.Protocol):
-    """The side of the coordinator."""
+    """The side of the holder."""
 
-    def __init__(self, client: ForwardedConnection, coordinator: UUID) -> None:
+    def __init__(self, client: ForwardedConnection, holder: UUID) -> None:
         self._client = client
-        self.coordinator = coordinator
+        self.holder = holder
         """The incarnation of the broker that was dialled."""
         self._has_ended = False
         self.is_congested = False
-        """The coordinator does not take what the client sends."""
+        """The holder does not take what the client sends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -212,7 +275,7 @@ class _Upstream(asyncio.Protocol):
 
     @property
     def has_hung_up(self) -> bool:
-        """Whether the coordinator has closed. While reading is paused, the event loop does not hear of it."""
+        """Whether the holder has closed. While reading is paused, the event loop does not hear of it."""
         if self.transport.is_closing():
             return True
         poll = select.poll()

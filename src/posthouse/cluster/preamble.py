@@ -25,7 +25,7 @@ CHALLENGE_BYTES = len(MAGIC) + 32
 PROOF_BYTES = 32
 LENGTH = Struct(">H")
 _MOST_WORDS = 4096
-_RELAY, _HINTS = "relay", "hints"
+_RELAY, _TRANSFER, _HINTS = "relay", "transfer", "hints"
 _DIALLING, _LISTENING = b"standby", b"holder"
 """In the proofs, so that one is never the other. The words are those of the first version."""
 
@@ -98,6 +98,23 @@ class RelayPassage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferPassage:
+    """A client's connection, for which the dialling broker has done the login. There is no TLS in it."""
+
+    broker: UUID
+    """The incarnation of the dialling broker."""
+    listener: str
+    client: Address
+    user: ProvenUser | None
+    """Has logged in at the dialling broker; None if login is not required there."""
+    scope: Scope
+    """The listening broker has to hold it."""
+
+    def __str__(self) -> str:
+        return f"connections of {self.listener} for {self.scope}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HintPassage:
     """Hints of both brokers to each other."""
 
@@ -108,7 +125,9 @@ class HintPassage:
         return "hints"
 
 
-AnyPassage = Passage | RelayPassage | HintPassage
+ClientPassage = Passage | RelayPassage | TransferPassage
+"""What a connection in the name of a client is for."""
+AnyPassage = ClientPassage | HintPassage
 """What a connection between two brokers is for."""
 
 
@@ -133,17 +152,21 @@ def request(secret: bytes, challenge: bytes, passage: AnyPassage) -> tuple[bytes
 def _said(passage: AnyPassage) -> dict[str, Any]:
     if isinstance(passage, HintPassage):
         return {"kind": _HINTS, "broker": str(passage.broker)}
-    said = {"listener": passage.listener, "host": passage.client.host, "port": passage.client.port}
-    if isinstance(passage, RelayPassage):
-        user = None if passage.user is None else _said_of(passage.user)
-        return said | {
-            "kind": _RELAY,
-            "broker": str(passage.broker),
-            "user": user,
-            "scope": passage.scope.name,
-            "takes_refusals": passage.takes_refusals,
-        }
-    return said
+    said: dict[str, Any] = {
+        "listener": passage.listener,
+        "host": passage.client.host,
+        "port": passage.client.port,
+    }
+    if isinstance(passage, Passage):
+        return said
+    said |= {
+        "broker": str(passage.broker),
+        "user": None if passage.user is None else _said_of(passage.user),
+        "scope": passage.scope.name,
+    }
+    if isinstance(passage, TransferPassage):
+        return said | {"kind": _TRANSFER}
+    return said | {"kind": _RELAY, "takes_refusals": passage.takes_refusals}
 
 
 def _said_of(user: ProvenUser) -> dict[str, Any]:
@@ -175,7 +198,7 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
     kind = said.get("kind")
     if kind == _HINTS:
         return HintPassage(broker=UUID(said["broker"]))
-    if kind not in (None, _RELAY):
+    if kind not in (None, _RELAY, _TRANSFER):
         raise PeerRefused(f"it asks for {kind!r}, which this version does not know")
     client = Address(said["host"], said["port"])
     if kind == _RELAY:
@@ -186,6 +209,14 @@ def read_request(secret: bytes, challenge: bytes, words: bytes, proof: bytes) ->
             user=None if said["user"] is None else _user(said["user"]),
             scope=Scope(said.get("scope", COORDINATOR.name)),
             takes_refusals=said.get("takes_refusals", False),
+        )
+    if kind == _TRANSFER:
+        return TransferPassage(
+            broker=UUID(said["broker"]),
+            listener=said["listener"],
+            client=client,
+            user=None if said["user"] is None else _user(said["user"]),
+            scope=Scope(said["scope"]),
         )
     return Passage(listener=said["listener"], client=client)
 

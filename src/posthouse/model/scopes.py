@@ -98,6 +98,11 @@ def scope_of_job(name: str) -> Scope:
     return TRANSACTIONS[shard_of(name.encode())]
 
 
+def scope_of_namespace(namespace: str) -> Scope:
+    """Its holder serves the queues of the namespace, which AMQP calls a virtual host."""
+    return COORDINATOR
+
+
 def shard_of_log(log: int) -> int:
     """The number of the scope that housekeeping of the log with this number in the database belongs to. The
     SQL function `shard_of_log` is the same."""

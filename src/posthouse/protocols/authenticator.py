@@ -17,7 +17,7 @@ from posthouse.model.address import UNKNOWN, Address
 from posthouse.model.errors import LoginFailed
 from posthouse.model.proven_user import ProvenUser
 from posthouse.model.scram import Mechanism
-from posthouse.protocols.introduction import FORWARDER, RELAYED_USER
+from posthouse.protocols.introduction import FORWARDER, RELAYED_BY, RELAYED_USER
 from posthouse.protocols.noop import noop
 from posthouse.protocols.tls import name_of
 
@@ -33,18 +33,27 @@ class PeerIdentity:
     """The name in the client's verified certificate."""
     forwarder: Address | None = None
     """The broker that has passed the connection on, or relays the client's requests."""
+    is_introduced: bool = False
+    """That broker has done the login, if one is required."""
     relayed_user: ProvenUser | None = None
-    """Has logged in at another broker of the cluster, which relays the client's requests."""
+    """Has logged in at another broker of the cluster, which relays the client's requests or has transferred
+    its connection."""
+    has_tls: bool = False
+    """The client has connected to a listener with TLS, of this broker or of the other one."""
     may_send_password: bool = True
     """The connection is private (TLS, or this machine), or passwords in cleartext are allowed."""
 
     @property
     def is_relayed(self) -> bool:
-        """Another broker relays requests of the client, whose connection is there."""
+        """The client's connection is at another broker, which counts it."""
         return self.forwarder is not None and self.relayed_user is not None
 
     @classmethod
-    def of(cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool) -> "PeerIdentity":
+    def of(
+        cls, transport: asyncio.BaseTransport, *, allow_cleartext: bool, has_tls: bool = False
+    ) -> "PeerIdentity":
+        """`has_tls`: the listener has, so its clients have, also those of another broker's listener of that
+        name."""
         found = transport.get_extra_info("peername")
         address = Address.of_peer(found)
         forwarder = transport.get_extra_info(FORWARDER)
@@ -55,7 +64,9 @@ class PeerIdentity:
             address=address,
             certified=name_of(transport),
             forwarder=forwarder,
+            is_introduced=transport.get_extra_info(RELAYED_BY) is not None,
             relayed_user=transport.get_extra_info(RELAYED_USER),
+            has_tls=has_tls,
             may_send_password=is_private or allow_cleartext,
         )
 
@@ -118,7 +129,7 @@ class Authenticator:
         self._open(principal)
 
     def prove(self, mechanism: str) -> ProvenUser:
-        """For the coordinator of the cluster. The user has just logged in, with this mechanism."""
+        """For other brokers of the cluster. The user has just logged in, with this mechanism."""
         assert self._entered is not None
         return self._access.proven_users.prove(self._entered[0], mechanism)
 

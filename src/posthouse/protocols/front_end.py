@@ -17,6 +17,7 @@ from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
 from posthouse.protocols.share_members import ShareMemberships
+from posthouse.protocols.transfer import Transfer
 from posthouse.settings import Settings
 
 
@@ -41,6 +42,8 @@ class Backend:
     """None for a broker that does not share its storage."""
     relay: Relay | None = None
     """Of a broker that shares its storage."""
+    transfer: Transfer | None = None
+    """Of a broker that shares its storage."""
     peer_traffic: PeerTraffic | None = None
     """Of a broker that shares its storage."""
 
@@ -56,7 +59,10 @@ class FrontEnd:
     reads_cut_off: bool = False
     """Whether it answers while the broker has no lease because the database cannot be reached. It must then
     answer only what is durable and cannot have changed."""
+    is_coordinated: bool = False
+    """Whether only the coordinator serves its clients: their connections end when this broker is that no
+    more."""
     pass_on: Callable[[ListenerSettings, ConnectionFactory], ConnectionFactory] | None = None
     """Makes what passes connections of a listener on to the coordinator, as they are, while another broker is
     that: TLS is between the client and that one. It is given what makes those that are served here. None if
-    all of them are served here."""
+    this broker speaks with all clients itself; it may still transfer them: see `transfer`."""

@@ -6,8 +6,8 @@ be closed when room is needed: clients that only open connections cannot keep ou
 Addresses whose visitors misbehave are delayed: see `offences`.
 
 The total protects this process. The limit per address holds over all brokers of a cluster, approximately: see
-`broker/cluster_usage`. A connection that one broker forwards to another is counted where the client has
-connected.
+`broker/cluster_usage`. A connection that one broker forwards or transfers to another is counted where the
+client has connected.
 """
 
 import logging

@@ -17,11 +17,12 @@ from posthouse.settings import Address
 FORWARDER = "forwarder"
 """Name of the extra information: the address of the broker that has passed the connection on."""
 RELAYED_BY = "relayed_by"
-"""Name of the extra information: the incarnation of the broker that relays the requests."""
+"""Name of the extra information: the incarnation of the broker that relays the requests, or has transferred
+the connection."""
 RELAYED_FOR = "relayed_for"
 """Name of the extra information: the scope for which that broker relays."""
 RELAYED_USER = "relayed_user"
-"""Name of the extra information: the user that has logged in at the broker that relays the requests."""
+"""Name of the extra information: the user that has logged in at that broker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +32,10 @@ class Origin:
     client: Address
     relayed_by: UUID | None = None
     """The incarnation of the other broker if the client has not made the connection: the other broker relays
-    single requests, which it has received with or without TLS, and sends them without."""
+    single requests, which it has received with or without TLS, and sends them without. Or it has transferred
+    the client's connection, and has done the login."""
+    is_transferred: bool = False
+    """With `relayed_by`: the connection is transferred, so all that the client sends comes on it."""
     relayed_for: Scope | None = None
     """With `relayed_by`: the scope that this broker holds, if the other one knows what to do with requests
     that are refused because it does not any more."""
@@ -88,6 +92,11 @@ class GuardedTransport(asyncio.Transport):
         self._dismiss = dismiss
         self._origin = origin
         self._is_mute = False
+
+    @property
+    def unguarded(self) -> asyncio.Transport:
+        """For a connection that this broker does not answer any more, because another one does."""
+        return self._transport
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if self._may_write():

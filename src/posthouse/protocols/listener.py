@@ -77,7 +77,7 @@ class Listener:
         that would send at once, the others when two sweeps have found it false. None is always true.
 
         `passing` returns what makes a connection that another broker serves, None while this one does. Such a
-        connection is passed on as it is, with its TLS."""
+        connection is passed on as it is, with its TLS. Others may be passed on later: see `transfer`."""
         self._name = name
         self._factory = factory
         self._gate = gate
@@ -167,7 +167,7 @@ class Listener:
 
     def _welcome(self, accepted: socket.socket, peer: Address, origin: Origin | None = None) -> bool:
         """Accept a connection; returns whether there was no delay."""
-        is_relayed = origin is not None and origin.relayed_by is not None
+        is_relayed = origin is not None and origin.relayed_by is not None and not origin.is_transferred
         is_forwarded = origin is not None and not is_relayed
         visitor = Visitor(
             peer.host, str(peer), accepted.close, is_exempt=is_relayed, is_forwarded=is_forwarded
@@ -275,6 +275,12 @@ class Listener:
         if visitor is not None:
             self._arriving[successor] = visitor
 
+    def pass_on(self, connection: Connection) -> None:
+        """Another broker is to serve the connection."""
+        visitor = self._visitors.get(connection)
+        if visitor is not None:
+            visitor.is_passed_on = True
+
     def prove(self, connection: Connection) -> None:
         """The connection has logged in, or sent a request if login is not required."""
         visitor = self._visitors.get(connection)
@@ -340,12 +346,10 @@ class Listener:
         """Another broker serves the clients from now on: let the connections that are not passed on finish
         their requests, and abort them after `seconds`. Others are accepted, and passed on."""
         self._give_up_handshakes()
-        for connection in self._served():
+        served = [each for each, visitor in self._visitors.items() if not visitor.is_passed_on]
+        for connection in served:
             connection.finish()
-        await self._end(self._served, seconds)
-
-    def _served(self) -> list[Connection]:
-        return [each for each, visitor in self._visitors.items() if not visitor.is_passed_on]
+        await self._end(lambda: [each for each in served if each in self._visitors], seconds)
 
     def abort(self) -> None:
         """Accept no more connections, and close every connection immediately."""

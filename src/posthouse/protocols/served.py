@@ -11,8 +11,8 @@ from posthouse.protocols.listener import Connection, Listener
 class ServedListener:
     settings: ListenerSettings
     listener: Listener
-    is_passed_on: bool = False
-    """Whether its connections go to the coordinator while another broker is that."""
+    is_coordinated: bool = False
+    """Whether only the coordinator serves its clients."""
 
     @property
     def name(self) -> str:

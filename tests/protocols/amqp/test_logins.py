@@ -1,6 +1,7 @@
 """Users, where everybody has to log in: who comes in, in which way, and who has to go."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,9 @@ from pamqp.commands import Basic, Channel, Connection, Queue
 
 from posthouse.broker.access.guard import AclGuard
 from posthouse.broker.access.principal import Principal
+from posthouse.broker.access.scram import MIN_ITERATIONS
 from posthouse.model.errors import LoginFailed
+from posthouse.model.proven_user import CERTIFICATE, ProvenUser
 from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
@@ -308,6 +311,66 @@ async def test_certificates_of_nobody(name: str) -> None:
         authenticator = AmqpAuthenticator(rig.access, client, unexpected, failure_seconds=0)
         with pytest.raises(LoginRefused):
             await authenticator.admit(Credentials(EXTERNAL))
+
+
+# Clients that another broker has transferred
+
+
+def introduced(user: ProvenUser | None) -> PeerIdentity:
+    return PeerIdentity(
+        peer="192.0.2.1:4711",
+        forwarder=Address("127.0.0.1", 5),
+        is_introduced=True,
+        relayed_user=user,
+        may_send_password=False,
+    )
+
+
+async def test_a_holder_that_is_behind_asks_the_database_before_it_refuses_a_user(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with GuardedRig() as rig:
+        rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
+        users = rig.access.users
+        await users.set_password("ann", "first", iterations=MIN_ITERATIONS)
+        proven = rig.access.proven_users.prove("ann", PLAIN)
+        known = users._users.pop("ann")
+        asked = 0
+
+        async def refresh() -> None:
+            nonlocal asked
+            asked += 1
+            users._users.setdefault("ann", known)
+
+        monkeypatch.setattr(rig.access, "refresh", refresh)
+        for expected in (1, 1):
+            authenticator = AmqpAuthenticator(rig.access, introduced(proven), unexpected, failure_seconds=0)
+            assert set(authenticator.mechanisms) == {PLAIN, AMQPLAIN, EXTERNAL}
+            guard = await authenticator.admit(Credentials(PLAIN))
+            assert guard.principal == Principal("ann")
+            assert rig.access.sessions.count("ann") == 0, "the other broker counts it"
+            authenticator.close()
+            assert asked == expected
+        await users.set_password("ann", "second", iterations=MIN_ITERATIONS)
+        authenticator = AmqpAuthenticator(rig.access, introduced(proven), unexpected, failure_seconds=0)
+        with pytest.raises(LoginRefused):
+            await authenticator.admit(Credentials(PLAIN))
+        assert asked == 2
+
+
+@pytest.mark.parametrize("has_tls", [True, False])
+async def test_certificates_that_another_broker_has_seen(has_tls: bool) -> None:
+    async with GuardedRig() as rig:
+        rig.access.audit.record = lambda *_, **__: 0  # type: ignore[method-assign]
+        rig.access.proven_users._takes_certificates = True
+        identity = replace(introduced(ProvenUser(name="ann", mechanism=CERTIFICATE)), has_tls=has_tls)
+        authenticator = AmqpAuthenticator(rig.access, identity, unexpected, failure_seconds=0)
+        if has_tls:
+            assert (await authenticator.admit(Credentials(EXTERNAL))).principal == Principal("ann")
+        else:
+            with pytest.raises(LoginRefused):
+                await authenticator.admit(Credentials(EXTERNAL))
+        authenticator.close()
 
 
 async def test_a_certificate_is_needed_for_external() -> None:

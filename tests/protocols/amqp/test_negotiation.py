@@ -1,10 +1,14 @@
 """The conversation until a connection is open: as a table, and on the wire."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pamqp.commands import Channel, Connection, Queue
 
+from posthouse.protocols.amqp.codec.decoder import Decoder
+from posthouse.protocols.amqp.codec.events import METHOD
+from posthouse.protocols.amqp.codec.tables import Timestamp
 from posthouse.protocols.amqp.connections import AmqpConnections
 from posthouse.protocols.amqp.errors import Refused
 from posthouse.protocols.amqp.limits import AmqpLimits
@@ -68,6 +72,53 @@ def test_nothing_goes_on_before_the_login_is_known_to_be_good(method: Any, login
             negotiation.take(early)
     assert isinstance(negotiation.logged_in("ann"), Connection.Tune)
     assert (negotiation.state, negotiation.user) == (State.TUNING, "ann")
+
+
+PROPERTIES: Any = {
+    "product": "test",
+    "connection_name": "billing",
+    "capabilities": CAPABILITIES,
+    "table": {"numbers": [0, -1, 2**40, 1.5, Decimal("1.25")], "none": None, "bytes": b"\xff", "text": "ä"},
+    "since": Timestamp(1_767_312_000),
+}
+
+
+@pytest.mark.parametrize(
+    "start_ok",
+    [
+        Connection.StartOk(PROPERTIES, "PLAIN", "\0ann\0hidden", "de_DE"),
+        Connection.StartOk(PROPERTIES, "AMQPLAIN", LOGIN_TABLE, "en_US"),
+        Connection.StartOk(PROPERTIES, "EXTERNAL", "", "en_US"),
+    ],
+    ids=["PLAIN", "AMQPLAIN", "EXTERNAL"],
+)
+def test_another_broker_is_told_all_but_the_password(start_ok: Any) -> None:
+    mechanisms = (PLAIN, AMQPLAIN, EXTERNAL)
+    first = said(start_ok, Connection.TuneOk(7, 8192, 30), Connection.Open("/v"), mechanisms=mechanisms)
+    told = first.introduction()
+    assert b"hidden" not in told
+    assert b"PASSWORD" not in told
+    second = Negotiation(AmqpLimits(), mechanisms, is_introduced=True)
+    second.begin()
+    for event in Decoder(frame_max=131_072).feed(told)[1:]:
+        assert event[0] == METHOD
+        if isinstance(login := second.take(event[2]), Credentials):
+            assert login == Credentials(start_ok.mechanism)
+            second.logged_in("ann")
+    assert second.state is State.RUNNING
+    for name in (
+        *("vhost", "connection_name", "client_properties", "mechanism", "locale", "capabilities"),
+        *("channel_max", "frame_max", "heartbeat"),
+    ):
+        assert getattr(second, name) == getattr(first, name)
+    assert second.client_properties == PROPERTIES
+
+
+def test_properties_that_another_broker_cannot_be_told() -> None:
+    negotiation = said(GUEST, PLAIN_TUNE, Connection.Open("/"))
+    negotiation.client_properties = {"huge": 2**64 - 1}
+    with pytest.raises(Refused, match="client properties that another broker cannot be told"):
+        negotiation.introduction()
 
 
 def test_a_login_is_not_shown() -> None:

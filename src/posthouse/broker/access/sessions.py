@@ -1,7 +1,7 @@
 """Connections by user: limits connections per user, and closes those of a removed user.
 
 The limit holds over all brokers of a cluster, approximately: see `cluster_usage`. A client whose requests one
-broker relays to another has one connection, at the broker that relays.
+broker relays to another, or whose connection it has transferred, has one connection, at the first of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,8 +35,9 @@ class Sessions:
         self._last = 0
 
     def enter(self, user: str, leave: Leave, *, is_relayed: bool = False) -> int:
-        """Count a connection, unless another broker relays its requests and has counted it; returns its
-        number for `exit`. `leave` is called when the user must be disconnected."""
+        """Count a connection, unless another broker has counted it, and relays its requests or has
+        transferred it; returns its number for `exit`. `leave` is called when the user must be
+        disconnected."""
         if self.limit and not is_relayed:
             self._check(user)
         sessions = self._by_user.setdefault(user, _UserSessions())

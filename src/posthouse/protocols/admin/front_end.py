@@ -19,4 +19,6 @@ def _describe(address: Address, settings: Settings) -> str:
     return f"operators and metrics on http://{address}"
 
 
-ADMIN_FRONT_END: Final = FrontEnd(protocol=ADMIN, connect=_connect, describe=_describe, reads_cut_off=True)
+ADMIN_FRONT_END: Final = FrontEnd(
+    protocol=ADMIN, connect=_connect, describe=_describe, reads_cut_off=True, is_coordinated=True
+)

@@ -9,13 +9,15 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.principal import Principal
 from posthouse.broker.access.users import check_name
 from posthouse.model.errors import InvalidCredential, LoginFailed
+from posthouse.model.proven_user import CERTIFICATE, ProvenUser
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, not_allowed
 from posthouse.protocols.amqp.negotiation import AMQPLAIN, EXTERNAL, PLAIN, Credentials, LoginRefused
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.noop import noop
 
 PROTOCOL: Final = "amqp"
-_GUEST: Final = "guest"
+GUEST: Final = "guest"
+"""The user that every client tries first, and the only one where logins are not required."""
 
 
 class AmqpAuthenticator:
@@ -33,12 +35,16 @@ class AmqpAuthenticator:
         self._revoked = revoked
         self._failure_seconds = failure_seconds
         self._login = Authenticator(access, identity, PROTOCOL, admitted=noop, revoked=self._revoke)
+        self.proven: ProvenUser | None = None
+        """The user who has logged in here, as another broker is told; None if login is not required."""
 
     @property
     def mechanisms(self) -> Sequence[str]:
+        identity = self._login.identity
+        if identity.is_introduced:
+            return (PLAIN, AMQPLAIN, EXTERNAL)  # the other broker has offered what its client may use
         if not self.is_required:
             return (PLAIN, AMQPLAIN)
-        identity = self._login.identity
         passwords = (PLAIN, AMQPLAIN) if identity.may_send_password else ()
         return (*passwords, EXTERNAL) if identity.certified is not None else passwords
 
@@ -48,9 +54,10 @@ class AmqpAuthenticator:
 
     async def admit(self, login: Credentials) -> Guard:
         """What the client may do from now on. Raises Refused, not before some time has passed."""
+        if self._login.identity.is_introduced:
+            return await self._admit_introduced(login.mechanism)
         if not self.is_required:
-            # The user that every client tries first.
-            if login.user != _GUEST or login.password != _GUEST:
+            if login.user != GUEST or login.password != GUEST:
                 raise LoginRefused(login.mechanism)
             self._login.admit_anonymous()
             return self._login.guard
@@ -65,7 +72,35 @@ class AmqpAuthenticator:
             raise LoginRefused(login.mechanism) from None
         self._enter(principal)
         self._login.record(user, login.mechanism)
+        self.proven = self._login.prove(CERTIFICATE if is_external else PLAIN)
         return self._login.guard
+
+    async def _admit_introduced(self, mechanism: str) -> Guard:
+        """The other broker has done the login. It is trusted in that, but may be behind."""
+        if not self.is_required:
+            self._login.admit_anonymous()
+            return self._login.guard
+        identity = self._login.identity
+        broker = "this host" if identity.forwarder is None else identity.forwarder.host
+        user = identity.relayed_user
+        name, told = ("", mechanism) if user is None else (user.name, f"{user.mechanism} relayed by {broker}")
+        try:
+            if user is None:
+                raise LoginFailed(f"the broker at {broker} transfers a client without a login")
+            await self._admit_proven(user)
+        except LoginFailed as failure:
+            self._login.record(name, told, failure)
+            raise LoginRefused(mechanism) from None
+        self._login.record(name, told)
+        return self._login.guard
+
+    async def _admit_proven(self, user: ProvenUser) -> None:
+        has_tls = self._login.identity.has_tls
+        try:
+            self._login.admit_proven(user, has_tls=has_tls)
+        except LoginFailed:
+            await self._login.refresh_users()  # it may also be this broker that is behind
+            self._login.admit_proven(user, has_tls=has_tls)
 
     async def check_secret(self, user: str, secret: str) -> None:
         """Another password of the user who is logged in. Raises Refused."""
@@ -78,6 +113,11 @@ class AmqpAuthenticator:
             await asyncio.sleep(self._failure_seconds)
             raise not_allowed("New secret was refused by one of the backends") from None
         self._login.record(user, "update-secret")
+
+    def transfer(self) -> None:
+        """Another broker serves the client, and tells it if its user is revoked. The connection is still
+        counted here."""
+        self._revoked = noop
 
     def close(self) -> None:
         self._revoked = noop

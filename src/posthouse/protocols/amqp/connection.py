@@ -15,18 +15,20 @@ from pamqp.commands import Connection as Methods
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.codec.decoder import Decoder
 from posthouse.protocols.amqp.codec.errors import FrameError
-from posthouse.protocols.amqp.codec.framing import PROTOCOL, PROTOCOLS
+from posthouse.protocols.amqp.codec.framing import CONNECTION_OPEN, PROTOCOL, PROTOCOLS
 from posthouse.protocols.amqp.conversation import FAULT, Asked, Conversation
 from posthouse.protocols.amqp.errors import Refused, ReplyCode
 from posthouse.protocols.amqp.heartbeats import Heartbeats
 from posthouse.protocols.amqp.limits import UNKNOWN_FRAME_MAX
 from posthouse.protocols.amqp.negotiation import LoginRefused
 from posthouse.protocols.amqp.shared import Shared
+from posthouse.protocols.amqp.transferring import Transferring, moved
 from posthouse.protocols.authenticator import PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.introduction import GuardedTransport
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.transfer import ReachedHolder
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +55,10 @@ class _Stage(Enum):
 class AmqpConnection(asyncio.Protocol):
     """Also the host of its conversation: see `host.ConversationHost`."""
 
-    def __init__(self, shared: Shared, listener: Listener) -> None:
+    def __init__(self, shared: Shared, listener: Listener, name: str) -> None:
+        """`name` is that of the setting of the listener."""
         self._shared = shared
+        self._name = name
         self._limits = shared.limits
         self._listener = listener
         self._stage = _Stage.OPEN
@@ -62,13 +66,26 @@ class AmqpConnection(asyncio.Protocol):
         """Bytes that the client may still send before it has logged in."""
         self._timer: asyncio.TimerHandle | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._transferring: Transferring | None = None
+        """Until it is open here. None in a broker that is alone, and where another one has transferred it."""
         self.peer = "?"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._loop = loop = asyncio.get_running_loop()
         self._transport = cast("asyncio.Transport", transport)
-        identity = PeerIdentity.of(transport, allow_cleartext=self._shared.allow_cleartext_passwords)
+        identity = PeerIdentity.of(
+            transport,
+            allow_cleartext=self._shared.allow_cleartext_passwords,
+            has_tls=self._listener.has_tls,
+        )
         self.peer = identity.peer
+        self._is_introduced = identity.is_introduced
+        largest = min(self._limits.frame_max, UNKNOWN_FRAME_MAX)
+        if self._is_introduced:
+            self._unknown_bytes = None
+            largest = self._limits.frame_max  # what follows the introduction may come with it
+        elif self._shared.transfer is not None:
+            self._transferring = Transferring(self._shared.transfer, self._name, identity.address)
         self._since_ms = self._shared.namespaces.clock.now_ms()
         self._flow = FlowControl(
             loop,
@@ -83,11 +100,11 @@ class AmqpConnection(asyncio.Protocol):
         )
         self._outbox, self._pace = self._flow.outbox, self._flow.pace
         self._heartbeats = Heartbeats(loop, self._outbox, self._missed)
-        self._decoder = Decoder(
-            frame_max=min(self._limits.frame_max, UNKNOWN_FRAME_MAX), max_body=self._limits.max_body
-        )
+        self._decoder = Decoder(frame_max=largest, max_body=self._limits.max_body)
         self._conversation = Conversation(self._shared, self, identity, loop, self._flow, self._decoder)
         if self._listener.join(self):
+            if self._is_introduced:
+                self._listener.prove(self)  # at the other broker
             self._set_timer(self._limits.handshake_seconds, "did not open the connection in time")
         else:
             self._stage = _Stage.LOST
@@ -102,7 +119,7 @@ class AmqpConnection(asyncio.Protocol):
             since_ms=self._since_ms,
             user=None if session is None else session.user,
             namespace=None if session is None else session.vhost,
-            has_tls=self._transport.get_extra_info("ssl_object") is not None,
+            has_tls=self._listener.has_tls,
             is_paused=self._flow.is_paused,
             received_bytes=self._pace.received,
             sent_bytes=self._outbox.sent,
@@ -124,6 +141,7 @@ class AmqpConnection(asyncio.Protocol):
         self._stage = _Stage.LOST
         self._heartbeats.stop()
         self._cancel_timer()
+        self._stop_transferring()
         self._flow.close()
         self._decoder.forget()
         self._end().add_done_callback(self._ended)
@@ -137,6 +155,8 @@ class AmqpConnection(asyncio.Protocol):
         self._pace.received += len(data)
         if self._unknown_bytes is not None and not self._is_modest(len(data)):
             return
+        if self._transferring is not None:
+            self._transferring.feed(data)
         throttle = self._conversation.throttle
         if not throttle.quotas.is_empty and self._conversation.session is not None:
             with throttle.stopwatch:
@@ -193,7 +213,8 @@ class AmqpConnection(asyncio.Protocol):
         if stage is _Stage.OPEN:
             # Answers still go to a congested client: many clients write without reading, and would wait for
             # the broker as the broker for them. Only a client that takes no answers either is not read from.
-            flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull)
+            is_full = self._transferring is not None and self._transferring.is_full
+            flow.regulate(held_back=conversation.is_behind or self._outbox.is_overfull or is_full)
         else:
             flow.resume()
         self._heartbeats.is_excused = flow.is_paused
@@ -203,7 +224,10 @@ class AmqpConnection(asyncio.Protocol):
     def greeted(self, header: bytes) -> None:
         if header in PROTOCOLS:
             negotiation = self._conversation.negotiation
-            self._outbox.send(encode.method(0, negotiation.begin()))
+            start = negotiation.begin()
+            if self._is_introduced:
+                return
+            self._outbox.send(encode.method(0, start))
             if not negotiation.mechanisms:
                 log.warning(
                     "the AMQP client at %s cannot log in: passwords are taken over TLS, or with "
@@ -224,7 +248,43 @@ class AmqpConnection(asyncio.Protocol):
         self._decoder.frame_max = negotiation.frame_max
         self._heartbeats.start(negotiation.heartbeat)
 
+    def is_transferred(self) -> bool:
+        negotiation = self._conversation.negotiation
+        if self._shared.serves(negotiation.vhost):
+            return False
+        if self._transferring is None:
+            raise moved()
+        self._transferring.begin(
+            negotiation,
+            self._conversation.proven,
+            reached=self._transfer,
+            failed=lambda refusal: self.close_because(refusal, CONNECTION_OPEN),
+        )
+        self._cancel_timer()
+        self._listener.prove(self)
+        self._listener.pass_on(self)
+        return True
+
+    def _transfer(self, holder: ReachedHolder) -> None:
+        transferring = self._transferring
+        if transferring is None or self._stage is not _Stage.OPEN or self._transport.is_closing():
+            holder.close()
+            return
+        self._stage = _Stage.LOST
+        self._heartbeats.stop()
+        self._outbox.flush()
+        self._flow.close()
+        self._decoder.forget()
+        left = self._conversation.transfer()
+        transferring.hand_over(holder, self, self._listener, self._transport, left)
+
+    def _stop_transferring(self) -> None:
+        if self._transferring is not None:
+            self._transferring.cancel()
+            self._transferring = None
+
     def opened(self) -> None:
+        self._transferring = None
         self._cancel_timer()
         self._listener.prove(self)
 
@@ -261,12 +321,14 @@ class AmqpConnection(asyncio.Protocol):
             seconds = self._limits.finishing_seconds
         else:
             log.warning("closing the AMQP connection from %s: %s", self.peer, refusal.text)
-            if refusal.code not in _BLAMELESS:
+            if refusal.code not in _BLAMELESS and not self._is_of_another_broker(refusal):
                 self._listener.offended(self)
         self._stage = _Stage.CLOSING
         self._decoder.close()
+        self._stop_transferring()
         self._conversation.end_channels()
-        if isinstance(refusal, LoginRefused) and not self._conversation.negotiation.can_be_told:
+        can_be_told = self._is_introduced or self._conversation.negotiation.can_be_told
+        if isinstance(refusal, LoginRefused) and not can_be_told:
             # The client does not understand a close here. The delay slows down password guessing.
             self._set_timer(self._limits.refusal_seconds, "could not log in")
             return
@@ -274,6 +336,10 @@ class AmqpConnection(asyncio.Protocol):
         self._outbox.send(encode.method(0, close))
         self._set_timer(seconds, "did not agree to the close")
         self.regulate()
+
+    def _is_of_another_broker(self, refusal: Refused) -> bool:
+        """The client has logged in there. That broker may be behind."""
+        return self._is_introduced and isinstance(refusal, LoginRefused)
 
     def _leave(self) -> None:
         """Close the socket when all frames are written."""

@@ -7,7 +7,7 @@ with `x-overflow: block`, hold up all later requests of the connection.
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from pamqp.commands import Connection as Methods
 
 from posthouse.broker.queues.queue import Queue
 from posthouse.model.errors import PosthouseError, QueueBlocked, StorageFull
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.blocking import Blocking, BlockReason
 from posthouse.protocols.amqp.channel import Channel
@@ -286,7 +287,7 @@ class Conversation:
         if self.is_over:
             return None
         self._host.logged_in()
-        return encode.method(0, answer)
+        return None if self._opening.is_introduced else encode.method(0, answer)
 
     def _negotiate(self, method: Command) -> None:
         begun = perf_counter()
@@ -297,6 +298,9 @@ class Conversation:
         if isinstance(method, Methods.TuneOk):
             self._host.tuned()
         elif self.negotiation.state is State.RUNNING:
+            if self._host.is_transferred():
+                self._is_held = True
+                return
             self._open()
         if answer is not None:
             self._outbox.send(encode.method(0, answer))
@@ -343,6 +347,20 @@ class Conversation:
 
     # Its end
 
+    @property
+    def proven(self) -> ProvenUser | None:
+        """See `Opening.proven`."""
+        return self._opening.proven
+
+    def transfer(self) -> Callable[[], None]:
+        """Another broker serves the client from now on. Returns what is to be called when its connection is
+        lost."""
+        self.stop()
+        self.throttle.close()
+        self._opening.transfer()
+        self.forget()
+        return self._opening.leave
+
     def deliver_again(self) -> None:
         """The client reads again what it is sent."""
         if self._channels is not None:
@@ -352,6 +370,8 @@ class Conversation:
         """Execute no more requests, and deliver no more messages."""
         self.is_over = True
         self.waiting.clear()
+        if self._task is None:
+            self._is_held = False  # what belongs to the close does not wait for room, or for another broker
         if self._channels is not None:
             self._channels.stop_deliveries()
 

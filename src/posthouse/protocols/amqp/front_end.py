@@ -1,6 +1,7 @@
 """AMQP 0-9-1 as a front end of the broker."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from posthouse.listener_settings import AMQP, Address, ListenerSettings
@@ -20,9 +21,11 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
         backend.settings,
         budget=backend.budget,
         requests=backend.requests,
+        holds=broker.holds,
+        transfer=backend.transfer,
     )
     backend.direct_channels.serve(AmqpDirectChannels(connections.shared))
-    return lambda listener: connections
+    return lambda listener: partial(connections, name=listener.name)
 
 
 def _describe(address: Address, settings: Settings) -> str:
@@ -30,4 +33,4 @@ def _describe(address: Address, settings: Settings) -> str:
     return f"RabbitMQ clients on amqp://{login}{address}"
 
 
-AMQP_FRONT_END: Final = FrontEnd(protocol=AMQP, connect=_connect, describe=_describe)
+AMQP_FRONT_END: Final = FrontEnd(protocol=AMQP, connect=_connect, describe=_describe, is_coordinated=True)

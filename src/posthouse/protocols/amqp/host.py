@@ -15,6 +15,10 @@ class ConversationHost(Protocol):
     def tuned(self) -> None:
         """The client has sent tune-ok: see `Conversation.negotiation`."""
 
+    def is_transferred(self) -> bool:
+        """Asked when the client has sent connection.open. Whether another broker serves its virtual host, and
+        answers. Raises Refused if no broker is to be asked."""
+
     def opened(self) -> None: ...
 
     def close_asked_for(self) -> None: ...

@@ -10,6 +10,8 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection
 
 from posthouse import __version__
+from posthouse.protocols.amqp.codec.commands import encode_command
+from posthouse.protocols.amqp.codec.framing import PROTOCOL
 from posthouse.protocols.amqp.codec.tables import MalformedTable, decode_table
 from posthouse.protocols.amqp.errors import Refused, ReplyCode, channel_error, command_invalid, not_allowed
 from posthouse.protocols.amqp.limits import SMALLEST_FRAME_MAX, AmqpLimits
@@ -76,8 +78,11 @@ class Credentials:
 
 
 class Negotiation:
-    def __init__(self, limits: AmqpLimits, mechanisms: Sequence[str]) -> None:
+    def __init__(self, limits: AmqpLimits, mechanisms: Sequence[str], *, is_introduced: bool = False) -> None:
+        """`is_introduced`: another broker has done the login, and sends the client's methods again, without
+        the password."""
         self._limits = limits
+        self._is_introduced = is_introduced
         self.mechanisms = mechanisms
         """The ways to log in that are offered."""
         self.state = State.WAITING
@@ -88,6 +93,7 @@ class Negotiation:
         self.client_properties: Mapping[str, object] = {}
         """What the client tells of its software."""
         self.mechanism = ""
+        self.locale = ""
         self.capabilities: Mapping[str, object] = {}
         self.channel_max = limits.channel_max
         self.frame_max = limits.frame_max
@@ -115,6 +121,7 @@ class Negotiation:
         properties: Mapping[str, object] = method.client_properties or {}
         self.client_properties = properties
         self.mechanism = method.mechanism
+        self.locale = method.locale
         capabilities = properties.get("capabilities")
         self.capabilities = capabilities if isinstance(capabilities, dict) else {}
         name = properties.get("connection_name")
@@ -122,9 +129,27 @@ class Negotiation:
         if method.mechanism not in self.mechanisms:
             raise command_invalid(f"unknown authentication mechanism '{method.mechanism}'")
         given: str | bytes = method.response
-        login = _MECHANISM[method.mechanism](given.encode() if isinstance(given, str) else given)
+        if self._is_introduced:
+            login = Credentials(method.mechanism)
+        else:
+            login = _MECHANISM[method.mechanism](given.encode() if isinstance(given, str) else given)
         self.state = State.SECURING
         return login
+
+    def introduction(self) -> bytes:
+        """For another broker: the client's methods up to connection.open, without its password. Raises
+        Refused."""
+        properties: Any = self.client_properties
+        start_ok = Connection.StartOk(properties, self.mechanism, "", self.locale)
+        tune_ok = Connection.TuneOk(self.channel_max, self.frame_max, self.heartbeat)
+        opening = Connection.Open()
+        opening.virtual_host = self.vhost  # the other broker refuses a name that is too long
+        try:
+            return PROTOCOL + b"".join(encode_command(0, each) for each in (start_ok, tune_ok, opening))
+        except MalformedTable as error:  # not all numbers that can be read can be written
+            raise Refused(
+                ReplyCode.SYNTAX_ERROR, f"client properties that another broker cannot be told: {error}"
+            ) from None
 
     def logged_in(self, user: str) -> Command:
         """The credentials are valid: the answer is connection.tune."""

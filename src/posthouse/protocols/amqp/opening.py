@@ -6,8 +6,9 @@ from pamqp.base import Frame as Command
 from pamqp.commands import Connection as Methods
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.model.proven_user import ProvenUser
 from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
-from posthouse.protocols.amqp.authenticator import AmqpAuthenticator
+from posthouse.protocols.amqp.authenticator import GUEST, AmqpAuthenticator
 from posthouse.protocols.amqp.codec import encode
 from posthouse.protocols.amqp.errors import Refused, speaking_of
 from posthouse.protocols.amqp.negotiation import Credentials, Negotiation, State
@@ -28,7 +29,11 @@ class Opening:
             shared.access, identity, revoked, failure_seconds=shared.limits.failed_login_seconds
         )
         self._guard: Guard = CLOSED
-        self.negotiation = Negotiation(shared.limits, self._authenticator.mechanisms)
+        self.is_introduced = identity.is_introduced
+        """Another broker has spoken with the client up to connection.open, and has transferred it."""
+        self.negotiation = Negotiation(
+            shared.limits, self._authenticator.mechanisms, is_introduced=identity.is_introduced
+        )
 
     @property
     def is_logging_in(self) -> bool:
@@ -37,9 +42,12 @@ class Opening:
     async def log_in(self, login: Credentials) -> Command:
         """The answer to a login that succeeded. Raises LoginRefused."""
         guard = self._guard = await self._authenticator.admit(login)
-        return self.negotiation.logged_in(
-            guard.principal.name if self._authenticator.is_required else login.user
-        )
+        return self.negotiation.logged_in(guard.principal.name if self._authenticator.is_required else GUEST)
+
+    @property
+    def proven(self) -> ProvenUser | None:
+        """The user who has logged in here, as another broker is told; None if login is not required."""
+        return self._authenticator.proven
 
     async def update_secret(self, method: Methods.UpdateSecret) -> bytes:
         """The answer to a client that renews its password or token."""
@@ -76,6 +84,10 @@ class Opening:
             reply_tos=shared.reply_tos,
             names=shared.names,
         )
+
+    def transfer(self) -> None:
+        """Another broker serves the client from now on."""
+        self._authenticator.transfer()
 
     def leave(self) -> None:
         """The connection is gone."""
