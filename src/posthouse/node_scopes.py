@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 SETTLED_SECONDS = 5.0
 """A broker gets scopes of others only after it has been alive for so long: it may be one that ends again."""
-HANDOVER_SECONDS = 1.0
+HANDOVER_SECONDS = 0.5
 """Between two scopes that a broker hands over, so that few groups and logs move at a time."""
 _MOST_NAMES = 8
 

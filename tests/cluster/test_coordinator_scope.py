@@ -25,9 +25,10 @@ from posthouse.model.ids import TopicId
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node import Node
 from posthouse.protocols.kafka.codec.generated.create_topics import CreateTopicsResponse
-from posthouse.protocols.kafka.codec.generated.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
+from posthouse.protocols.kafka.codec.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
 )
 from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.produce import ProduceResponse
@@ -92,13 +93,13 @@ class Asking:
         self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
-        request = DescribeTransactionsRequest(transactional_ids=["of nobody"])
+        request = DescribeProducersRequest(topics=[TopicRequest(name="unknown", partition_indexes=[0])])
         while not self.is_over:
             pending = [self._wire.send(request) for _ in range(5)]  # some are on their way when it moves
             for each in pending:
-                answer = cast("DescribeTransactionsResponse", await self._wire.receive(each))
-                [state] = answer.transaction_states
-                assert state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                answer = cast("DescribeProducersResponse", await self._wire.receive(each))
+                [partition] = answer.topics[0].partitions
+                assert partition.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 self.answers += 1
 
     async def more(self) -> None:
@@ -246,7 +247,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
             await transaction.write(b"%d" % number)
             left = app_of(other).broker
             assert [list(each.queues) for each in left.namespaces] == [[]]
-            assert not left.transactions.ids.all()
+            assert not left.namespaces.sources.is_loaded
             assert not left.namespaces.progress_writer._changed and not len(left.namespaces.background)
             await until(partial(is_in_queue, to, sent), SECONDS)
             if number % 2 == 1:  # both have been here before
@@ -326,7 +327,7 @@ async def test_a_load_that_fails_leaves_a_working_member(
         sql.execute("SELECT want_scope('coordinator', 'b')")
         await until(lambda: "cannot serve as the coordinator" in caplog.text, SECONDS)
         assert not app_of(second).broker.coordinates
-        assert not app_of(second).broker.transactions.is_loaded
+        assert not app_of(second).broker.namespaces.sources.is_loaded
         await until(lambda: second.parts.life.lease is not None and not second.parts.life.lease.is_lost)
         produced = await wire.ask(produce_request(topic, batch_of(b"x")), ProduceResponse)
         assert produced.responses[0].partition_responses[0].error_code == 0

@@ -30,9 +30,9 @@ from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from posthouse.protocols.kafka.codec.generated.describe_transactions import (
-    DescribeTransactionsRequest,
-    DescribeTransactionsResponse,
+from posthouse.protocols.kafka.codec.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
 )
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.protocols.kafka.codec.primitives import Message
@@ -240,19 +240,19 @@ async def test_a_member_that_is_cut_off_keeps_no_old_login_alive(tmp_path: Path)
             storage.failure = StorageFull("the database is away")
             async with Wire(str(app.listeners["kafka"])) as before:
                 await log_in(before, "ann", "first")
-                await before.ask(DescribeTransactionsRequest(), DescribeTransactionsResponse)
+                await before.ask(DescribeProducersRequest(), DescribeProducersResponse)
                 await users.set_password("ann", "second", iterations=MIN_ITERATIONS)
                 await until(lambda: not coordinator.connections)
-                before.send(DescribeTransactionsRequest())
+                before.send(DescribeProducersRequest())
                 assert await asyncio.wait_for(before.reader.read(), _SECONDS) == b""
             async with Wire(str(app.listeners["kafka"])) as after:
                 await log_in(after, "ann", "first")  # the member does not know better
-                after.send(DescribeTransactionsRequest())
+                after.send(DescribeProducersRequest())
                 assert await asyncio.wait_for(after.reader.read(), _SECONDS) == b""
             storage.failure = None
             async with Wire(str(app.listeners["kafka"])) as again:
                 await log_in(again, "ann", "second")
-                await again.ask(DescribeTransactionsRequest(), DescribeTransactionsResponse)
+                await again.ask(DescribeProducersRequest(), DescribeProducersResponse)
 
 
 async def test_the_audit_log_names_the_broker_that_relays(tmp_path: Path) -> None:

@@ -7,12 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.cluster.scope_plan import may_coordinate, plan_scopes
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, SCOPES, SPREAD, Scope
+from posthouse.model.scopes import (
+    COORDINATOR,
+    GROUPS,
+    HOUSEKEEPING,
+    SCOPES,
+    SPREAD,
+    TRANSACTIONS,
+    Scope,
+)
 from tests.cluster.scope_views import cluster_view
 
 brokers = st.sets(st.integers(1, 12), min_size=1, max_size=8)
 ids = st.integers(1, 12)
-spread = [*GROUPS, *HOUSEKEEPING]
+spread = [*GROUPS, *TRANSACTIONS, *HOUSEKEEPING]
 held = st.dictionaries(st.sampled_from(spread), ids)
 """By live brokers and by dead ones; the others are free."""
 pins = st.dictionaries(st.sampled_from(SCOPES), ids, max_size=80)
@@ -169,4 +177,8 @@ def test_the_scopes_of_one_broker() -> None:
     plan = plan_scopes(cluster_view((1, 2), {}))
     assert plan.of(1) | plan.of(2) == set(spread)
     for broker in (1, 2):
-        assert Counter(scope.kind for scope in plan.of(broker)) == {"groups": 32, "housekeeping": 8}
+        assert Counter(scope.kind for scope in plan.of(broker)) == {
+            "groups": 32,
+            "transactions": 32,
+            "housekeeping": 8,
+        }

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,11 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.model.clock import ManualClock
-from posthouse.model.ids import TopicId
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, Scope, scope_of_group
+from posthouse.model.errors import NotLeader
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import (
+    COORDINATOR,
+    GROUPS,
+    HOUSEKEEPING,
+    TRANSACTIONS,
+    Scope,
+    scope_of_group,
+    scope_of_job,
+    scope_of_transactional_id,
+)
 from posthouse.records.batch import parse_header
 from posthouse.records.control import build_marker
 from posthouse.storage.operations import Append, Operation, Put, Refer, Run, Trim
+from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.commits import committer
 from posthouse.storage.shared.commits.commit_scopes import scopes_of
 from posthouse.storage.shared.database import Database, LeaseLost, ScopeNeeded
@@ -29,15 +41,24 @@ from tests.storage.shared.test_commits_of_members import numbered
 TOPIC = make_topic(partitions=2)
 PARTITION, OTHER = TOPIC.partition_ids()
 ORDERS, MAILS = scope_of_group("orders"), scope_of_group("mails")
+JOB = scope_of_transactional_id("id")
 
 
 def offset(group: str, value: bytes | None = b"7", topic: TopicId = TOPIC.id) -> Put:
     return Put(Space.OFFSETS, topic + bytes(4) + group.encode(), value)
 
 
-def marker() -> Append:
-    batch = memoryview(build_marker(7, 0, commit=True, timestamp=5))
-    return Append(PARTITION, batch, parse_header(batch))
+def marker(
+    partition: PartitionId = PARTITION,
+    scope: Scope | None = None,
+    *,
+    commit: bool = True,
+    has_referral: bool = False,
+) -> Append:
+    batch = memoryview(build_marker(7, 0, commit=commit, timestamp=5))
+    return Append(
+        partition, batch, parse_header(batch), required=False, scope=scope, has_referral=has_referral
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,8 +82,12 @@ def marker() -> Append:
         ([admitted_batch(PARTITION, 0)], set()),
         # The end of a transaction
         ([marker(), offset("orders"), offset("mails")], {COORDINATOR}),
-        ([offset("orders"), Put(Space.TRANSACTIONS, b"id", b"")], {COORDINATOR}),
-        ([Put(Space.TRANSACTION_OFFSETS, b"\0\2id", None), offset("orders")], {COORDINATOR}),
+        ([marker(scope=JOB), offset("orders"), offset("mails")], {JOB}),
+        ([offset("orders"), Put(Space.TRANSACTIONS, b"id", b"")], {JOB}),
+        ([Put(Space.TRANSACTION_OFFSETS, b"\0\2id", None), offset("orders")], {JOB}),
+        ([Put(Space.TRANSACTIONS, b"id", b""), Put(Space.ADMISSIONS, bytes(28), b"")], {JOB}),
+        ([Put(Space.TRANSACTIONS, b"id", b""), Put(Space.REFERRALS, bytes(36), b"")], {JOB}),
+        ([Put(Space.REFERRALS, bytes(36), None)], {COORDINATOR}),
         ([marker(), Put(Space.GROUPS, b"mails", b"")], {COORDINATOR, MAILS}),
     ],
 )
@@ -80,6 +105,101 @@ def test_all_state_of_a_group_is_in_its_scope(group: str) -> None:
         Put(Space.SHARE_GROUPS, TOPIC.id + name, b""),
     ]
     assert scopes_of(puts) == {scope_of_group(group)}
+
+
+@given(st.text(), st.integers(min_value=0))
+def test_all_state_of_a_job_is_in_its_scope(name: str, number: int) -> None:
+    id = f"{name}/{number}"
+    key = id.encode()
+    puts = [
+        Put(Space.TRANSACTIONS, key, b""),
+        Put(Space.TRANSACTION_OFFSETS, len(key).to_bytes(2, "big") + key + bytes(30), b""),
+        Put(Space.FENCES, name.encode(), b""),
+    ]
+    assert scopes_of(puts) == {scope_of_job(name)} == {scope_of_transactional_id(id)}
+
+
+async def test_the_holder_of_a_transactional_id_ends_its_transactions(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    lease = await take_lease(database, scopes=[JOB])
+    member = await make_member(database, objects, clock, lease=lease, tail_bytes=1000)
+    await member.open()
+    begun = numbered(partition, 0, transactional=True)
+    with pytest.raises(ScopeNeeded):
+        await member.commit([begun])
+    begun.scope = JOB
+    [written] = await member.commit([begun])
+    ended = [marker(partition, JOB), Put(Space.TRANSACTIONS, b"id", b"1"), offset("orders")]
+    [end, *_] = await member.commit(ended)
+    assert (written.base_offset, end.base_offset) == (0, 1)
+    assert member.bounds(partition).stable == 2
+    found = await shared.shared_state.of_owners(Space.OFFSETS, [b"orders"])
+    assert list(found.values()) == [b"7"]
+    await member.close()
+
+
+async def test_a_commit_to_a_coordinated_log_needs_a_referral(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """Else queues would never get the records. Whatever comes with the marker is void, too."""
+    topic = replace(make_topic(), is_coordinated=True)
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    lease = await take_lease(database, scopes=[JOB])
+    member = await make_member(database, objects, clock, lease=lease, tail_bytes=1000)
+    await member.open()
+    begun = numbered(partition, 0, transactional=True)
+    begun.scope = JOB
+    state = Put(Space.TRANSACTIONS, b"id", b"1")
+    await member.commit([begun])
+    with pytest.raises(OperationRefused) as refused:
+        await member.commit([marker(partition, JOB), state])
+    assert isinstance(refused.value.reason, NotLeader)
+    assert not await shared.shared_state.of_space(Space.TRANSACTIONS)
+    [plain] = await member.commit([replace(append(partition, b"outside"), required=False)])
+    assert isinstance(plain.refusal, NotLeader)
+    referral = Put(Space.REFERRALS, bytes(36), b"")
+    [end, *_] = await member.commit([marker(partition, JOB, has_referral=True), state, referral])
+    assert end.base_offset == 1 and end.refusal is None
+    assert list(await shared.shared_state.of_space(Space.REFERRALS)) == [bytes(36)]
+    another = numbered(partition, 1, transactional=True)
+    another.scope = JOB
+    await member.commit([another])
+    [aborted, *_] = await member.commit([marker(partition, JOB, commit=False), state])
+    assert aborted.base_offset == 3 and aborted.refusal is None
+    await member.close()
+
+
+async def test_the_database_refuses_transactions_without_their_scope(
+    shared: SharedStorage,
+    database: Database,
+    objects: FaultyObjectStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    topic = make_topic()
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    monkeypatch.setattr(committer, "check_scopes", lambda lease, scopes: None)
+    monkeypatch.setattr(committer, "scopes_of", lambda operations: set())
+    for operations in (
+        [marker(partition, JOB)],
+        [numbered(partition, 0, transactional=True)],
+        [Put(Space.TRANSACTIONS, b"id", b"1")],
+        [Put(Space.REFERRALS, bytes(36), b"")],
+        [Put(Space.ADMISSIONS, bytes(28), b"")],
+    ):
+        member = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS]))
+        await member.open()
+        with pytest.raises(ScopeNeeded):
+            await member.commit(operations)
+        await member.close()
+    await shared.refresh([partition])
+    assert shared.bounds(partition).end == 0
 
 
 async def test_a_member_commits_the_offsets_of_its_groups(
@@ -159,7 +279,7 @@ async def test_the_end_of_a_transaction_writes_offsets_of_groups_elsewhere(
     database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     """Beside their holder, who commits offsets of the same groups: none waits for another in a circle."""
-    lease = await take_lease(database, scopes=[COORDINATOR])
+    lease = await take_lease(database, scopes=[COORDINATOR, *TRANSACTIONS])
     coordinator = Member(database, objects, clock, lease)
     holder = Member(database, objects, clock, await take_lease(database, scopes=GROUPS))
     for each in (coordinator, holder):
