@@ -1,4 +1,4 @@
-"""Scopes of groups that a test moves from broker to broker."""
+"""Scopes of groups and transactional ids that a test moves from broker to broker."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from posthouse import node_scopes
-from posthouse.model.scopes import GROUPS, Scope, scope_of_group
+from posthouse.model.scopes import GROUPS, TRANSACTIONS, Scope, scope_of_group
 from posthouse.node import Node
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.membership.cluster_control import DatabaseControl
@@ -28,7 +28,8 @@ async def know_holders(made: Sequence[Node]) -> None:
     """All scopes are held, and all brokers know by which."""
     await until(
         lambda: all(
-            len(each.view.brokers) == len(made) and all(each.view.holder_of(scope) for scope in GROUPS)
+            len(each.view.brokers) == len(made)
+            and all(each.view.holder_of(scope) for scope in (*GROUPS, *TRANSACTIONS))
             for each in made
         ),
         seconds=60,
@@ -37,7 +38,11 @@ async def know_holders(made: Sequence[Node]) -> None:
 
 async def move(url: str, group: str, to: Node) -> None:
     """Returns when that broker serves the group."""
-    scope = scope_of_group(group)
+    await move_scope(url, scope_of_group(group), to)
+
+
+async def move_scope(url: str, scope: Scope, to: Node) -> None:
+    """Returns when that broker serves it."""
     await DatabaseControl(Database(url)).want(scope, to.parts.place.name)
     await until(lambda: holds(to, scope), seconds=60)
 

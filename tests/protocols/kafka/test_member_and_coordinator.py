@@ -210,7 +210,7 @@ async def test_transactions_of_a_client_of_the_member(
     newer: bool, apps: Apps, there: Wire, wire: Wire
 ) -> None:
     topic = await there.create_topic("t")
-    producer = TransactionalWire(wire, newer=newer)
+    producer = TransactionalWire(wire, newer=newer, coordinator=None if newer else there)
     assert await producer.init() == 0
     for commit in (True, False, True):
         await producer.write(b"x" if commit else b"dropped")
@@ -235,7 +235,7 @@ async def test_the_member_itself_takes_batches_of_a_partition_that_is_admitted(
 ) -> None:
     coordinator, member, _ = apps
     await there.create_topic("t")
-    producer = TransactionalWire(wire, newer=newer)
+    producer = TransactionalWire(wire, newer=newer, coordinator=None if newer else there)
     assert await producer.init() == 0
     for _ in range(3):
         for value in (b"a", b"b", b"c"):
@@ -251,7 +251,7 @@ async def test_a_client_that_keeps_its_epoch_after_an_abort_writes_through_the_c
 ) -> None:
     coordinator, member, _ = apps
     await there.create_topic("t")
-    producer = TransactionalWire(wire, newer=False)
+    producer = TransactionalWire(wire, newer=False, coordinator=there)
     assert await producer.init() == 0
     await producer.write(b"a")
     late = producer.batch(b"late")
@@ -285,11 +285,12 @@ async def test_the_next_holder_goes_on_with_an_open_transaction(apps: Apps, ther
     """It knows which admissions are stored, and removes them with the end."""
     coordinator, member, storage = apps
     await there.create_topic("t")
-    producer = TransactionalWire(wire, newer=False)
+    producer = TransactionalWire(wire, newer=False, coordinator=there)
     assert await producer.init() == 0
     await producer.write(b"a")
     assert storage._state[Space.ADMISSIONS]
     await storage.scopes.move(scope_of_transactional_id(producer.id), member.broker)
+    producer.coordinator = wire
     transaction = member.broker.transactions.get(producer.id)
     assert transaction.work is not None and not transaction.may_be_shared
     assert transaction.work.admitted == transaction.work.partitions
@@ -297,3 +298,16 @@ async def test_the_next_holder_goes_on_with_an_open_transaction(apps: Apps, ther
     assert await producer.end() == 0
     assert storage._state[Space.ADMISSIONS] == {}
     assert member.broker.transactions.get(producer.id).work is None
+
+
+async def test_older_clients_look_for_the_coordinator_of_their_id(there: Wire, wire: Wire) -> None:
+    """Their requests have an order, which a broker in between would hide."""
+    await there.create_topic("t")
+    producer = TransactionalWire(wire, newer=False)
+    assert await producer.init() == 0
+    assert await producer.add(0) == [ErrorCode.NOT_COORDINATOR]
+    assert await producer.add_group() == ErrorCode.NOT_COORDINATOR
+    assert await producer.end() == ErrorCode.NOT_COORDINATOR
+    producer.coordinator = there
+    await producer.write(b"x")
+    assert await producer.end() == 0

@@ -13,14 +13,26 @@ OLDER = {"produce": 9, "init_producer_id": 4, "add_partitions_to_txn": 3, "add_o
 }
 NEWER = OLDER | {"produce": 12, "init_producer_id": 5, "txn_offset_commit": 5, "end_txn": 5}
 
+_OF_COORDINATOR = ("init_producer_id", "add_partitions_to_txn", "add_offsets_to_txn", "end_txn")
+
 _ids = itertools.count()
 
 
 class TransactionalWire:
     """Errors are returned as numbers, so that a test can ask for what must not work."""
 
-    def __init__(self, wire: Wire, *, newer: bool, id: str | None = None, topic: str = "t") -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        newer: bool,
+        id: str | None = None,
+        topic: str = "t",
+        coordinator: Wire | None = None,
+    ) -> None:
+        """`coordinator` is a connection to the broker that coordinates the id, if `wire` is not."""
         self.wire = wire
+        self.coordinator = coordinator or wire
         self.id = id or f"tx-{next(_ids)}"
         self.newer = newer
         self.topic = topic
@@ -32,7 +44,8 @@ class TransactionalWire:
         version = self.versions[api]
         request = getattr(kio_module(f"{api}.v{version}.request"), f"{name}Request")
         response = getattr(kio_module(f"{api}.v{version}.response"), f"{name}Response")
-        return await self.wire.ask_kio(request(**fields), response)
+        wire = self.coordinator if api in _OF_COORDINATOR else self.wire
+        return await wire.ask_kio(request(**fields), response)
 
     def _kind(self, api: str, name: str) -> Any:
         return getattr(kio_module(f"{api}.v{self.versions[api]}.request"), name)

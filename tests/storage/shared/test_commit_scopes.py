@@ -133,7 +133,7 @@ async def test_the_holder_of_a_transactional_id_ends_its_transactions(
         await member.commit([begun])
     begun.scope = JOB
     [written] = await member.commit([begun])
-    ended = [marker(partition, JOB), Put(Space.TRANSACTIONS, b"id", b"1"), offset("orders")]
+    ended: list[Operation] = [marker(partition, JOB), Put(Space.TRANSACTIONS, b"id", b"1"), offset("orders")]
     [end, *_] = await member.commit(ended)
     assert (written.base_offset, end.base_offset) == (0, 1)
     assert member.bounds(partition).stable == 2

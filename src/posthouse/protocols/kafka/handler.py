@@ -100,9 +100,12 @@ class Context:
         """Raises NeedsHolder in a broker that does not hold the scope of the group: then the request is
         relayed to the one that does. For requests that clients send to any broker."""
 
-    def require_coordinator_of(self, transactional_id: str) -> None:
+    def require_coordinator_of(self, transactional_id: str, *, in_order: bool = False) -> None:
         """Raises NeedsHolder in a broker that does not coordinate the transactional id: then the request is
-        relayed to the one that does. Clients that do not look for it send their requests to any broker."""
+        relayed to the one that does. Clients that do not look for it send their requests to any broker.
+
+        Raises NotCoordinator instead if the request has to come `in_order` with others of the same client:
+        one that is relayed has no order with those that the client sends to the coordinator itself."""
 
     def is_checked_by_holder_of(self, group: GroupId) -> bool:
         """Whether the broker that holds the scope of the group has relayed the request to that which

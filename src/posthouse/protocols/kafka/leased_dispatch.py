@@ -163,11 +163,11 @@ class LeasedCall(Call):
             raise NotCoordinator(f"the group {group!r} is coordinated by another broker")
         raise NeedsHolder(scope)
 
-    def require_coordinator_of(self, transactional_id: str) -> None:
+    def require_coordinator_of(self, transactional_id: str, *, in_order: bool = False) -> None:
         scope = scope_of_transactional_id(transactional_id)
         if self.broker.holds(scope):
             return
-        if self.is_relayed or not self.can_relay:
+        if in_order or self.is_relayed or not self.can_relay:
             raise NotCoordinator(
                 f"the transactional id {transactional_id!r} is coordinated by another broker"
             )

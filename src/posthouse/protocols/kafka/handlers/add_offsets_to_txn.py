@@ -16,7 +16,7 @@ _FIRST_WITH_FENCED = 2
 
 
 async def handle(context: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse:
-    context.require_coordinator_of(request.transactional_id)
+    context.require_coordinator_of(request.transactional_id, in_order=True)
     require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     require_on_group(context, Operation.READ, request.group_id)
     if not request.group_id:

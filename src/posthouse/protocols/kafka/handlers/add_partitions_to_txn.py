@@ -35,7 +35,7 @@ _FIRST_OF_BROKERS = 4
 
 async def handle(context: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse:
     if context.version < _FIRST_OF_BROKERS:
-        context.require_coordinator_of(request.v3_and_below_transactional_id)
+        context.require_coordinator_of(request.v3_and_below_transactional_id, in_order=True)
         require_on_transactional_id(context, Operation.WRITE, request.v3_and_below_transactional_id)
         only = AddPartitionsToTxnTransaction(
             transactional_id=request.v3_and_below_transactional_id,

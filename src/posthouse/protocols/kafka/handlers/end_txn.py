@@ -14,13 +14,14 @@ _FIRST_WITH_NEW_EPOCH = 5
 
 
 async def handle(context: Context, request: EndTxnRequest) -> EndTxnResponse:
-    context.require_coordinator_of(request.transactional_id)
+    epoch_per_transaction = context.version >= _FIRST_WITH_NEW_EPOCH
+    context.require_coordinator_of(request.transactional_id, in_order=not epoch_per_transaction)
     require_on_transactional_id(context, Operation.WRITE, request.transactional_id)
     member = TransactionalRequest(
         id=request.transactional_id,
         producer=ProducerIdentity(request.producer_id, request.producer_epoch),
         origin=context.origin,
-        epoch_per_transaction=context.version >= _FIRST_WITH_NEW_EPOCH,
+        epoch_per_transaction=epoch_per_transaction,
     )
     producer = await context.broker.transactions.end(member, commit=request.committed)
     return EndTxnResponse(producer_id=producer.producer_id, producer_epoch=producer.epoch)

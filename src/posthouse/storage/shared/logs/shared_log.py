@@ -179,11 +179,13 @@ class SharedLog:
         self.trim(start)
 
     def known_producers(self) -> dict[int, Producer]:
-        """By producer id: as the database had them, and this broker's own ones that are newer."""
+        """By producer id: as the database had them, and this broker's own ones that are newer. Of the same
+        age, the database is right: another broker may have ended a transaction in between, and then this one
+        does not know where the next began."""
         known = dict(self.observed_producers)
         for id, own in () if self._producers is None else self._producers.active().items():
             observed = known.get(id)
-            if observed is None or _age(own) >= _age(observed):
+            if observed is None or _age(own) > _age(observed):
                 known[id] = own
         return known
 
