@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from posthouse.broker.groups.committing import GroupOffsets
+from posthouse.broker.queues.left_referrals import Referral
+from posthouse.broker.queues.pending_referrals import PendingReferrals
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from tests.simulation.cluster.cluster_faults import KINDS
 from tests.simulation.cluster.database_server import DatabaseServer
@@ -20,12 +22,20 @@ class ClusterControl:
     prepare: Callable[[DatabaseServer], None] = _nothing
     commit_call: type[CommitCall] = CommitCall
     group_offsets: type[GroupOffsets] = GroupOffsets
+    referrals: type[PendingReferrals] = PendingReferrals
     kinds: Sequence[str] = tuple(KINDS)
     """Of faults: those that can bring it to light."""
 
 
 def _no_fencing(server: DatabaseServer) -> None:
     server.tables.fences = False
+
+
+class ForgottenReferrals(PendingReferrals):
+    """Removes referrals, and refers to nothing."""
+
+    async def _refer(self, referral: Referral) -> None:
+        await self._storage.commit([referral.removal()])
 
 
 NO_CONTROL = ClusterControl()
@@ -39,4 +49,5 @@ CLUSTER_CONTROLS = {
         commit_call=VeryHastyCall, kinds=("kill", "database restart", "cut from database")
     ),
     "open-door": ClusterControl(group_offsets=OpenDoor),
+    "forgotten-referrals": ClusterControl(referrals=ForgottenReferrals),
 }

@@ -13,6 +13,7 @@ from unittest import mock
 import psycopg
 
 from posthouse.broker.groups import groups
+from posthouse.broker.queues import namespaces
 from posthouse.cluster import peer_connection
 from posthouse.protocols import listening
 from posthouse.storage.shared import engine, stores, time_limit
@@ -27,6 +28,7 @@ from tests.simulation.cluster.cluster_faults import ClusterFaults
 from tests.simulation.cluster.cluster_loop import ClusterLoop
 from tests.simulation.cluster.database_connection import connections_to, cut
 from tests.simulation.cluster.database_server import DatabaseServer
+from tests.simulation.cluster.fed_queue import FedQueue
 from tests.simulation.cluster.links import CLIENTS, Links
 from tests.simulation.cluster.sockets import SocketModule, TcpNetwork
 from tests.simulation.consuming import read_all
@@ -41,6 +43,8 @@ from tests.simulation.world import NS, Process, World
 
 LIMIT_SECONDS = 900
 BROKERS = 3
+FED = 0.5
+"""How many seeds have a queue that gets the records of transactions."""
 
 
 class ClusterScenario:
@@ -87,9 +91,12 @@ class ClusterScenario:
         self._random_bytes = self.world.random("bytes")
         self._clients = 0
         hosts_of_queues = self.world.random("queue hosts")
-        self.workload = Workload(
-            self.world, self.recorder, self._client, lambda: hosts_of_queues.choice(self.addresses)
-        )
+
+        def queue_host() -> str:
+            return hosts_of_queues.choice(self.addresses)
+
+        self.workload = Workload(self.world, self.recorder, self._client, queue_host)
+        self.fed_queue = FedQueue("outcomes", queue_host) if hosts_of_queues.random() < FED else None
 
     def _limits(self) -> ClusterLimits:
         choose = self.random.choice
@@ -128,6 +135,8 @@ class ClusterScenario:
             self.loop.bury()
         report = check(self.recorder.history)
         report.anomalies += self.workload.anomalies()
+        if self.fed_queue is not None and not self.failures:
+            report.anomalies += self.fed_queue.anomalies(self.recorder.history)
         return Result(
             self.world.seed,
             report,
@@ -169,6 +178,8 @@ class ClusterScenario:
             await asyncio.sleep(SETTLED_SECONDS)
         for queue in self.workload.queues:
             await self._drain(queue)
+        if self.fed_queue is not None:
+            await self.fed_queue.read(self.recorder.history)
 
     async def _create_topics(self) -> None:
         client = self._client()
@@ -181,7 +192,9 @@ class ClusterScenario:
             else:
                 self._topic_ids |= client.topics
                 client.disconnect()
-                return
+                break
+        if self.fed_queue is not None:
+            await self.fed_queue.declare()
 
     def _client(self) -> KafkaClient:
         self._clients += 1
@@ -228,6 +241,7 @@ class ClusterScenario:
                 (stores, "open_object_store", lambda url, **options: objects),
                 (engine, "CommitCall", self._control.commit_call),
                 (groups, "GroupOffsets", self._control.group_offsets),
+                (namespaces, "PendingReferrals", self._control.referrals),
             ):
                 stack.enter_context(mock.patch.object(owner, name, replacement))
             yield
