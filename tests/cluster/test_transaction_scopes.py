@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from posthouse.model.scopes import scope_of_transactional_id
+from posthouse.model.scopes import COORDINATOR, scope_of_transactional_id
 from posthouse.node import Node
 from tests.cluster.nodes import nodes
 from tests.cluster.scope_moves import holds, hurry, know_holders, move_scope
@@ -86,6 +86,7 @@ class _Writer:
     def __init__(self, made: list[Node], id: str) -> None:
         self.id = id
         self.committed: list[bytes] = []
+        self.aborted = 0
         self._made = made
         self._is_over = threading.Event()
         self.task = asyncio.create_task(asyncio.to_thread(self._run))
@@ -109,6 +110,7 @@ class _Writer:
             producer.produce(_QUEUE, each)
         if not is_kept:
             producer.abort_transaction(_SECONDS)
+            self.aborted += 1
             return
         while True:
             try:
@@ -126,7 +128,7 @@ class _Writer:
 
 async def test_transactions_go_on_while_their_ids_move(url: str, made: list[Node]) -> None:
     """Every committed record is there once, in the topic and in the queue, and none of an aborted one. Their
-    coordinators are not the coordinator of the queue most of the time."""
+    coordinators are not the coordinator of the queue most of the time, and that one moves, too."""
     await asyncio.to_thread(_declare, made[2])
     await asyncio.to_thread(_create, made, "t", _QUEUE)
     writers = [_Writer(made, f"writer-{number}") for number in range(3)]
@@ -135,18 +137,19 @@ async def test_transactions_go_on_while_their_ids_move(url: str, made: list[Node
             for number, each in enumerate(writers):
                 to = made[(turn + number) % len(made)]
                 await move_scope(url, scope_of_transactional_id(each.id), to)
+            await move_scope(url, COORDINATOR, made[(turn + 1) % len(made)])
             await asyncio.sleep(0.5)
     finally:
         for each in writers:
             each.end()
         await asyncio.gather(*(each.task for each in writers))
     committed = Counter(value for each in writers for value in each.committed)
-    assert all(each.committed for each in writers)
+    assert all(each.committed and each.aborted for each in writers)
     assert Counter(await asyncio.to_thread(_read, made, "t", len(committed))) == committed
     assert Counter(await asyncio.to_thread(_drained, made[1], len(committed))) == committed
 
 
-async def test_the_broker_that_coordinates_an_id_dies(url: str, made: list[Node]) -> None:
+async def test_the_broker_that_coordinates_an_id_stops(url: str, made: list[Node]) -> None:
     """Its open transaction is committed by the next one."""
     await asyncio.to_thread(_create, made, "t")
     scope = scope_of_transactional_id("w")

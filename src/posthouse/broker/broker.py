@@ -57,7 +57,7 @@ from posthouse.storage.condition import StorageCondition
 from posthouse.storage.contract import Storage
 from posthouse.storage.metrics import StorageMetrics
 from posthouse.storage.operations import Put, Trim
-from posthouse.storage.producers import AbortedTransaction, Producer
+from posthouse.storage.producers import Producer
 from posthouse.storage.segment_objects import SegmentObjects
 from posthouse.storage.spaces import Space
 
@@ -432,10 +432,6 @@ class Broker:
 
     async def find_max_timestamp(self, topic: Topic, partition: int) -> TimestampedOffset | None:
         return await self._storage.find_max_timestamp(self.partition(topic, partition))
-
-    def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        """The aborted transactions with a record from `start` to before `end`."""
-        return self._storage.aborted(partition, start, end)
 
     def producers(self, topic: Topic, partition: int) -> dict[int, Producer]:
         """The producer state of the partition, by producer id."""

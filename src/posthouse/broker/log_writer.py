@@ -135,6 +135,10 @@ class Referring(Protocol):
     def by_topic(self) -> Collection[str]:
         """Names of the topics whose records are routed to queues."""
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether all of them are known."""
+
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None: ...
 
 
@@ -189,8 +193,8 @@ class LogWriter:
                 if produced.topic.name in sources:
                     check_referable(append.header)
                     referring.append((produced.topic, append))
-                elif produced.topic.is_coordinated and not required:  # by queues of another broker
-                    check_referable(append.header)
+                elif produced.topic.is_coordinated and not self._queues.is_loaded:
+                    check_referable(append.header)  # another broker refers to it
             except PosthouseError as error:
                 if required:
                     raise

@@ -40,6 +40,7 @@ _CORRELATION_ID = slice(4, 8)
 _REFUSAL_BYTES = 4
 _DISCARD = Struct("ii").pack(1, 0)
 """Of SO_LINGER: closing resets the connection."""
+_REFUSED_SECONDS = 0.05
 _UNREAD_SECONDS = 30
 """How long the other broker may take none of the bytes that wait for it."""
 
@@ -115,6 +116,7 @@ class CompanionConnection:
         self._closed = closed
         self._is_paused = False
         self._is_closed = False
+        self._was_refused = False
         self._waiting: deque[_Request] = deque()
         self._sent: deque[_Request] = deque()
         self._upstream: _Upstream | None = None
@@ -143,6 +145,10 @@ class CompanionConnection:
 
     async def _dial(self) -> None:
         try:
+            if self._was_refused:
+                # The other broker may be loading the scope, or giving it up. The next holder is not known.
+                self._was_refused = False
+                await asyncio.sleep(_REFUSED_SECONDS)
             dialled, holder = await self._dialler.dial(self._passage)
             try:
                 await asyncio.get_running_loop().create_connection(
@@ -205,6 +211,7 @@ class CompanionConnection:
     def _refused(self) -> None:
         """What was sent and is not answered goes to the next holder, in the same order."""
         upstream, self._upstream = self._upstream, None
+        self._was_refused = True
         self._waiting.extendleft(reversed(self._sent))
         self._sent.clear()
         if upstream is not None:

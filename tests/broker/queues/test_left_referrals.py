@@ -3,6 +3,7 @@
 Two brokers on one PostgreSQL.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -13,6 +14,8 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.left_referrals import Referral, stored_referral
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.referrals import Referrals
+from posthouse.broker.queues.sources import Sources
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.transactions.requests import TransactionalRequest, TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
@@ -71,6 +74,14 @@ class Brokers:
 
     async def refer(self) -> None:
         await self.coordinator.namespaces.referrals.refer()
+
+    async def until_referred(self) -> None:
+        """The coordinator begins with what is left, and does not wait for it."""
+        queue = self.coordinator.namespaces.get("/").queues["orders"]
+        async with asyncio.timeout(30):
+            while await self.referrals() or not queue.message_count:
+                await asyncio.sleep(0.01)
+        assert queue.message_count == 1
 
     async def declare(self, name: str = "orders") -> LogQueue:
         """A queue that the records of the topic go to."""
@@ -222,8 +233,31 @@ async def test_the_next_coordinator_refers_to_what_is_left(
     await processor.end()
     assert len(await brokers.referrals()) == 1
     await brokers.coordinator.coordinate()
-    assert not await brokers.referrals()
-    assert brokers.coordinator.namespaces.get("/").queues["orders"].message_count == 1
+    await brokers.until_referred()
+
+
+async def test_the_coordinator_steps_down_while_it_commits(
+    brokers: Brokers, topic: Topic, processor: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has read the records for its queues, and has none any more when it commits."""
+    await brokers.declare()
+    await processor.write(topic, b"a")
+    coordinator = brokers.coordinator
+    await brokers.move(coordinator)
+    add = Sources.add_records
+
+    async def interrupted(sources: Sources, referral: Referral, referrals: Referrals) -> None:
+        await add(sources, referral, referrals)
+        monkeypatch.setattr(Sources, "add_records", add)
+        coordinator.step_down()
+        coordinator._coordination.unload()
+        await coordinator._storage.stop_coordinating()
+
+    monkeypatch.setattr(Sources, "add_records", interrupted)
+    await processor.end()
+    assert len(await brokers.referrals()) == 1
+    await coordinator.coordinate()
+    await brokers.until_referred()
 
 
 async def test_the_coordinator_refers_itself_to_what_it_commits(
@@ -247,18 +281,21 @@ async def test_a_topic_that_is_deleted_leaves_nothing(
     assert not await brokers.referrals()
 
 
-async def test_records_are_kept_until_they_are_referred_to(
-    brokers: Brokers, topic: Topic, processor: Processor
-) -> None:
-    """What queues need no more is trimmed. The records are below the last stable offset, and no reference
-    leads to them yet."""
-    queue = await brokers.declare()
+async def test_records_are_kept_until_they_are_referred_to(brokers: Brokers, processor: Processor) -> None:
+    """Nothing but queues needs the records of such a topic. They are below the last stable offset, and no
+    reference leads to them yet."""
+    queue = await brokers.declare("jobs")
+    consumed = NewTopic(name="jobs", partitions=1, overrides={"retention.consumed": "true"})
+    [topic] = await brokers.coordinator.create_topics([consumed])
+    assert isinstance(topic, Topic) and topic.config.retention_consumed
+    await brokers.member.find_topic("jobs")
     await processor.write(topic, b"a")
     await processor.end()
-    coordinator = brokers.coordinator
-    await coordinator.namespaces.retention.reclaim()
+    await brokers.coordinator.refresh(topic.partition_ids())
+    assert brokers.coordinator.bounds(topic, 0).stable == 2
+    await brokers.coordinator.namespaces.retention.reclaim()
     assert queue.message_count == 1
-    assert coordinator.namespaces.retention.needed(topic.partition(0)) == 0
+    assert brokers.coordinator.bounds(topic, 0).start == 0
 
 
 async def test_records_that_were_deleted_meanwhile(

@@ -167,7 +167,7 @@ class Namespaces:
         if self.storage.is_shared:  # a topic may be older than the rule that sources are coordinated
             await self._topics.coordinate(list(self.sources.by_topic))
         self.sources.is_loaded = True
-        await self.referrals.refer()
+        await self.referrals.load()
         if self.storage.has_lost_commits:
             leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])

@@ -10,7 +10,7 @@ is referred to twice would have to be removed twice.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.left_referrals import Referral, stored_referral
@@ -41,20 +41,33 @@ class PendingReferrals:
         if storage.shared_state is not None:
             storage.subscribe_to_others(self._arrived)
 
+    async def load(self) -> None:
+        """Begin with what is left. The coordinator does not wait for it: it may take long, and the records
+        may be in an object store that is away. In a broker that is alone it can only come from a cluster
+        whose data it has got. Raises Unavailable."""
+        if self._storage.shared_state is None:
+            await self._refer_all(self._storage.take_state(Space.REFERRALS))
+        else:
+            self._look_soon()
+
     async def refer(self) -> None:
         """When it returns, all transactions that were committed before the call are referred to. Raises
-        Unavailable."""
+        Unavailable, and NotLeader if this broker has stopped to coordinate meanwhile."""
         shared = self._storage.shared_state
-        if shared is None:
-            return
-        async with self._referring:
-            stored = await shared.of_space(Space.REFERRALS)
-            for each in sorted(map(stored_referral, stored), key=lambda referral: referral.first):
-                await self._refer(each)
+        if shared is not None:
+            async with self._referring:
+                await self._refer_all(await shared.of_space(Space.REFERRALS))
+
+    async def _refer_all(self, stored: Iterable[bytes]) -> None:
+        for each in sorted(map(stored_referral, stored), key=lambda referral: referral.first):
+            await self._refer(each)
 
     async def _refer(self, referral: Referral) -> None:
         referrals = Referrals(self._now_ms())
+        known = self._sources.by_topic
         try:
+            if referral.partition.topic not in self._storage.topics:
+                await self._storage.refresh_definitions()
             await self._storage.refresh([referral.partition])
             await self._sources.add_records(referral, referrals)
         except UnknownPartition:
@@ -66,18 +79,23 @@ class PendingReferrals:
                 referral.first,
                 error,
             )
+        if not self._sources.is_loaded or self._sources.by_topic is not known:
+            raise NotLeader("this broker does not coordinate any more")
         await self._storage.commit([*referrals.operations(), referral.removal()])
         referrals.durable()
 
     def _arrived(self, partition: PartitionId, size: int) -> None:
         if not self._sources.is_loaded or not self._sources.feeds_queues(partition):
             return
+        self._look_soon()
+
+    def _look_soon(self) -> None:
         if self._look is not None:
             self._must_look_again = True
         else:
-            self._look = self._background.start(self._refer_soon(), "transactions of other brokers")
+            self._look = self._background.start(self._look_around(), "transactions of other brokers")
 
-    async def _refer_soon(self) -> None:
+    async def _look_around(self) -> None:
         try:
             self._must_look_again = True
             while self._must_look_again:

@@ -73,7 +73,6 @@ class Sources:
     ) -> Referrals | LeftReferrals | None:
         """The same for records of transactions, in the moment in which they become visible. A broker that
         does not know the queues leaves it to the coordinator."""
-        is_loaded = self.is_loaded
         routed = [each for each in written if self._may_route(each[0])]
         if not routed:
             return None
@@ -84,12 +83,13 @@ class Sources:
             for partition, producer in routed
             if (first := self._open_since(partition, producer)) != NOT_OPEN
         ]
-        if not is_loaded:
-            return LeftReferrals([partition for partition, _ in routed], opened)
-        referrals = Referrals(self._clock.now_ms())
-        for referral in opened:
-            await self.add_records(referral, referrals)
-        return referrals
+        if self.is_loaded:
+            known, referrals = self.by_topic, Referrals(self._clock.now_ms())
+            for referral in opened:
+                await self.add_records(referral, referrals)
+            if self.is_loaded and self.by_topic is known:
+                return referrals
+        return LeftReferrals([partition for partition, _ in routed], opened)
 
     async def add_records(self, referral: Referral, referrals: Referrals) -> None:
         """The records of the transaction, for the queues that get them now. Its log must be refreshed."""

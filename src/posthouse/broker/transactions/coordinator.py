@@ -47,7 +47,7 @@ from posthouse.model.errors import (
 )
 from posthouse.model.excerpts import excerpt
 from posthouse.model.ids import PartitionId
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import Scope, scope_of_transactional_id
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
 from posthouse.storage.producers import NOT_OPEN
@@ -91,6 +91,11 @@ class Transactions:
         """Whether this broker coordinates the transactional id."""
         return self._held.serves(id)
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether transactional ids of this broker may be missing at the moment."""
+        return self._held.is_loading
+
     def get(self, id: str) -> Transaction:
         """Raises NotCoordinator, and UnknownTransaction."""
         self._held.check(id)
@@ -121,9 +126,9 @@ class Transactions:
         # A partition of a transaction is older than that: if it is unknown now, it was deleted, and else it
         # gets its marker.
         await self._storage.refresh_definitions()
-        opened = self.ids.load(transactions, offsets)
-        self.commit_sets.load(sequences)
         try:
+            opened = self.ids.load(transactions, offsets)
+            self.commit_sets.load(sequences)
             if opened:
                 admitted = await shared.of_owners(Space.ADMISSIONS, list(owners(opened)))
                 load_admissions(admitted, self.ids)
@@ -314,21 +319,19 @@ class Transactions:
         """Abort what this producer has open in the partition, as an administrator asked. Raises
         NotCoordinator, in a cluster, if another broker coordinates its transaction."""
         for transaction in self.ids.open():
-            if transaction.producer.producer_id == producer.producer_id:
+            if transaction.producer.producer_id == producer.producer_id and self.serves(transaction.id):
                 if transaction.producer != producer:
                     raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
                 await self.transitions.undisturbed(self._fence(transaction))
                 return
-        await self._check_no_other_coordinates(producer)
-        await self._storage.refresh([partition], with_producers=True)
-        known = self._storage.producers(partition).get(producer.producer_id)
-        if known is not None and known.open_since != NOT_OPEN:
-            await abort_hanging(self._storage, partition, producer, self._clock.now_ms())
-
-    async def _check_no_other_coordinates(self, producer: ProducerIdentity) -> None:
         owner = await self.owner_of(producer)
         if owner is not None and not self.serves(owner):
             raise NotCoordinator(f"another broker coordinates {owner!r}, which the producer belongs to")
+        await self._storage.refresh([partition], with_producers=True)
+        known = self._storage.producers(partition).get(producer.producer_id)
+        if known is not None and known.open_since != NOT_OPEN:
+            scope = None if owner is None else scope_of_transactional_id(owner)
+            await abort_hanging(self._storage, partition, producer, self._clock.now_ms(), scope)
 
     async def owner_of(self, producer: ProducerIdentity) -> str | None:
         """The transactional id of the producer, whichever broker coordinates it. Raises Unavailable."""
@@ -353,7 +356,7 @@ class Transactions:
         aborted or asked for its next epoch; it then gets the epoch that it was given here."""
         for transaction in self.ids.open():
             work = transaction.work
-            if work is None or transaction.is_busy or not self.serves(transaction.id):
+            if work is None or transaction.is_busy or not self._is_current(transaction):
                 continue
             if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
                 log.warning(
@@ -376,10 +379,14 @@ class Transactions:
         """Remove transactional ids that have been unused for long."""
         before = self._clock.now_ms() - IDLE_MS
         for each in self.ids.all():
-            if each.work is None and each.changed_ms < before and not each.is_busy and self.serves(each.id):
+            if each.work is None and each.changed_ms < before and not each.is_busy and self._is_current(each):
                 await self._storage.commit([each.removal()])
                 if self.ids.find(each.id) is each and each.work is None:
                     self.ids.forget(each)
+
+    def _is_current(self, transaction: Transaction) -> bool:
+        """Not replaced, and not with another broker, since a loop that waits in between has begun."""
+        return self.ids.find(transaction.id) is transaction and self.serves(transaction.id)
 
     async def _give_up(self, transaction: Transaction, *, resumable: bool = False) -> None:
         """Fence it on the broker's own account. `abort_expired` retries after a failure."""

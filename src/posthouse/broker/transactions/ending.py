@@ -44,11 +44,11 @@ async def commit_ends(
 
 
 async def abort_hanging(
-    storage: Storage, partition: PartitionId, producer: ProducerIdentity, now_ms: int
+    storage: Storage, partition: PartitionId, producer: ProducerIdentity, now_ms: int, scope: Scope | None
 ) -> None:
     """Write the marker that ends a hanging transaction: open in one partition, but unknown to the
-    coordinator."""
-    marker = end_marker(partition, producer, now_ms, commit=False)
+    coordinator. `scope` is that of its transactional id, None if it has none."""
+    marker = end_marker(partition, producer, now_ms, commit=False, scope=scope)
     try:
         await storage.commit([marker])
     except OperationRefused as refusal:

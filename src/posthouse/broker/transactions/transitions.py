@@ -12,7 +12,7 @@ from posthouse.broker.transactions.transaction import MAX_EPOCH, ProducerIdentit
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
-from posthouse.model.errors import ConcurrentTransaction, NotLeader, Unavailable
+from posthouse.model.errors import ConcurrentTransaction, NotLeader, Unavailable, UnknownPartition
 from posthouse.model.ids import PartitionId
 from posthouse.storage import operations as storage_operations
 from posthouse.storage.contract import Storage
@@ -100,15 +100,15 @@ class Transitions:
 
     async def _commit(self, endings: Sequence[Ending], others: Sequence[Put]) -> None:
         """Which broker refers to the records may change between the look and the commit: then storage
-        refuses the commit."""
+        refuses the commit. A topic may be deleted in between, too."""
         for _ in range(_ATTEMPTS):
-            referred = await self._refer(_committed(endings))
             try:
+                referred = await self._refer(_committed(endings))
                 if referred is None:
                     await commit_ends(self._storage, endings, others)
                 else:
                     await commit_ends(self._storage, endings, others, referred.operations(), referred.left)
-            except (NotLeader, OperationRefused) as error:
+            except (NotLeader, OperationRefused, UnknownPartition) as error:
                 if isinstance(error, OperationRefused) and not isinstance(error.reason, NotLeader):
                     raise
                 await self._storage.refresh_definitions()

@@ -30,7 +30,6 @@ from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.codec.registry import APIS
 from posthouse.protocols.kafka.dispatch import Served
 from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
-from posthouse.protocols.kafka.group_topics import looking_for_topics
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.handlers import (
     add_offsets_to_txn,
@@ -72,6 +71,7 @@ from posthouse.protocols.kafka.handlers import (
     sync_group,
     txn_offset_commit,
 )
+from posthouse.protocols.kafka.named_topics import looking_for_topics
 from posthouse.protocols.membership import Membership
 from posthouse.storage.outcomes import OperationRefused
 

@@ -33,6 +33,7 @@ from posthouse.protocols.kafka.handlers import (
     sasl_authenticate,
     sasl_handshake,
     segment_manifest,
+    write_txn_markers,
 )
 from posthouse.protocols.kafka.leased_dispatch import OF_GROUPS, OF_TRANSACTIONS, LeasedCall, ServedTables
 
@@ -53,6 +54,7 @@ LOCAL = (
         sasl_authenticate.HANDLER.key,
         sasl_handshake.HANDLER.key,
         segment_manifest.HANDLER.key,
+        write_txn_markers.HANDLER.key,
     }
 )
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;

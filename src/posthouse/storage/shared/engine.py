@@ -1,12 +1,11 @@
 """The log on PostgreSQL and an object store, behind the storage interface.
 
 The coordinator does everything. Any other broker, a member, appends to logs and reads them, writes the state
-of the groups whose scopes it holds, and keeps house for the logs of its scopes; it follows topics and
-cluster-wide state, and changes neither. A member becomes the coordinator (`coordinate`) and a member again
-(`stop_coordinating`) while it serves. The
-database decides on offsets, producers and order; this broker's memory follows the outcomes, and what other
-brokers write. This module builds, opens and closes the parts, and checks that the storage is open and not
-fenced.
+of the groups and transactional ids whose scopes it holds, and keeps house for the logs of its scopes; it
+follows topics and cluster-wide state, and changes neither. A member becomes the coordinator (`coordinate`)
+and a member again (`stop_coordinating`) while it serves. The database decides on offsets, producers and
+order; this broker's memory follows the outcomes, and what other brokers write. This module builds, opens and
+closes the parts, and checks that the storage is open and not fenced.
 """
 
 import asyncio
@@ -451,7 +450,7 @@ class SharedStorage:
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
         if self._definitions is None:
-            raise NotLeader("only the coordinator knows all aborted transactions; a slice has its own")
+            raise NotLeader("only the coordinator has loaded aborted transactions; a slice has its own")
         return list(self._logs[partition].aborted_between(start, end))
 
     def producers(self, partition: PartitionId) -> dict[int, Producer]:

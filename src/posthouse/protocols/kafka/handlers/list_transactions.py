@@ -3,6 +3,7 @@
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.groups.patterns import TopicPattern
 from posthouse.broker.transactions.transaction import Transaction
+from posthouse.model.errors import CoordinatorLoading
 from posthouse.protocols.kafka.codec.generated.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -14,6 +15,8 @@ from posthouse.protocols.kafka.transaction_names import KNOWN_STATES, STATE_NAME
 
 
 def handle(context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    if context.broker.transactions.is_loading:
+        raise CoordinatorLoading("some transactional ids are being loaded; try again in a moment")
     pattern = TopicPattern(request.transactional_id_pattern) if request.transactional_id_pattern else None
     now = context.broker.now_ms()
     return ListTransactionsResponse(

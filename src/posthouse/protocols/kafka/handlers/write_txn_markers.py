@@ -23,6 +23,10 @@ from posthouse.protocols.kafka.permissions import require_on_cluster
 
 
 async def handle(context: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
+    """Clients send it to the leader of a partition. The coordinator finds the broker that coordinates the
+    transaction, and asks that one."""
+    if not context.is_relayed:
+        context.require_coordinator()
     is_administrator = context.guard.may(Operation.ALTER, Kind.CLUSTER, CLUSTER)
     require_on_cluster(context, Operation.ALTER if is_administrator else Operation.CLUSTER_ACTION)
     return WriteTxnMarkersResponse(markers=[await _end(context, marker) for marker in request.markers])
@@ -48,7 +52,7 @@ async def _abort(context: Context, marker: WritableTxnMarker, name: str, index: 
     producer = ProducerIdentity(marker.producer_id, marker.producer_epoch)
     try:
         partition = broker.partition(broker.topic(name), index)
-        owner = None if context.is_relayed else await broker.transactions.owner_of(producer)
+        owner = await broker.transactions.owner_of(producer) if broker.coordinates else None
         if owner is not None and not broker.transactions.serves(owner):
             return await _abort_there(context, marker, name, index, scope_of_transactional_id(owner))
         await broker.transactions.abort(producer, partition)

@@ -5,6 +5,7 @@ import contextlib
 from collections import deque
 
 from posthouse.model.errors import PosthouseError
+from posthouse.model.scopes import COORDINATOR
 from posthouse.storage.operations import Refer
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
@@ -68,13 +69,19 @@ class CommitPath:
                     await self._has_many.wait()
 
     def take(self, max_bytes: int) -> list[PendingCommit]:
+        """The next commits that fit into one call. What the coordinator may do is decided for a whole call,
+        so commits in its name are not mixed with others: those know nothing of queues."""
         taken: list[PendingCommit] = []
         size = weight = 0
         while self.waiting:
             commit = self.waiting[0]
             size += commit.size
             weight += _weight(commit)
-            if taken and (size > max_bytes or weight > OPERATIONS_PER_CALL):
+            if taken and (
+                size > max_bytes
+                or weight > OPERATIONS_PER_CALL
+                or (COORDINATOR in commit.scopes) is not (COORDINATOR in taken[0].scopes)
+            ):
                 break
             taken.append(self.waiting.popleft())
             self.waiting_bytes -= commit.size

@@ -1,4 +1,4 @@
-"""Topics that requests about groups name.
+"""Topics that requests about groups and transactions name.
 
 In a cluster another broker may have created them a moment ago: if one is unknown, definitions are brought up
 to date before the request is handled.
@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from posthouse.model.ids import TopicId
+from posthouse.protocols.kafka.codec.generated.add_partitions_to_txn import AddPartitionsToTxnRequest
 from posthouse.protocols.kafka.codec.generated.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from posthouse.protocols.kafka.codec.generated.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from posthouse.protocols.kafka.codec.generated.delete_share_group_offsets import (
@@ -26,9 +27,11 @@ from posthouse.protocols.kafka.codec.generated.share_fetch import ShareFetchRequ
 from posthouse.protocols.kafka.codec.generated.share_group_heartbeat import ShareGroupHeartbeatRequest
 from posthouse.protocols.kafka.codec.generated.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from posthouse.protocols.kafka.codec.generated.txn_offset_commit import TxnOffsetCommitRequest
+from posthouse.protocols.kafka.codec.generated.write_txn_markers import WriteTxnMarkersRequest
 from posthouse.protocols.kafka.codec.primitives import Message
 from posthouse.protocols.kafka.handler import Answer, Context, Deferred, Handler
 from posthouse.protocols.kafka.handlers import (
+    add_partitions_to_txn,
     alter_share_group_offsets,
     consumer_group_heartbeat,
     delete_share_group_offsets,
@@ -41,6 +44,7 @@ from posthouse.protocols.kafka.handlers import (
     share_group_heartbeat,
     streams_group_heartbeat,
     txn_offset_commit,
+    write_txn_markers,
 )
 
 _NO_ID = bytes(16)
@@ -72,6 +76,16 @@ def _of_plain(request: OffsetDeleteRequest | TxnOffsetCommitRequest) -> Named:
     return _by_name(each.name for each in request.topics)
 
 
+def _of_added(request: AddPartitionsToTxnRequest) -> Named:
+    yield from _by_name(each.name for each in request.v3_and_below_topics)
+    for transaction in request.transactions:
+        yield from _by_name(each.name for each in transaction.topics)
+
+
+def _of_markers(request: WriteTxnMarkersRequest) -> Named:
+    return _by_name(topic.name for marker in request.markers for topic in marker.topics)
+
+
 def _of_share_offsets(request: AlterShareGroupOffsetsRequest | DeleteShareGroupOffsetsRequest) -> Named:
     return _by_name(each.topic_name for each in request.topics)
 
@@ -96,6 +110,7 @@ def _of_streams(request: StreamsGroupHeartbeatRequest) -> Named:
 
 
 _NAMED: dict[int, Callable[[Any], Named]] = {
+    add_partitions_to_txn.HANDLER.key: _of_added,
     alter_share_group_offsets.HANDLER.key: _of_share_offsets,
     consumer_group_heartbeat.HANDLER.key: _of_beat,
     delete_share_group_offsets.HANDLER.key: _of_share_offsets,
@@ -108,6 +123,7 @@ _NAMED: dict[int, Callable[[Any], Named]] = {
     share_group_heartbeat.HANDLER.key: _of_beat,
     streams_group_heartbeat.HANDLER.key: _of_streams,
     txn_offset_commit.HANDLER.key: _of_plain,
+    write_txn_markers.HANDLER.key: _of_markers,
 }
 
 
