@@ -145,7 +145,7 @@ async def test_connections_of_kafka_clients_survive_that_the_coordinator_moves(
 
         topic = await create(await connected(made[0]), "t")
         await until(lambda: all(app_of(each).broker.topics.find_by_id(topic) for each in made), SECONDS)
-        transactions = [TransactionalWire(await connected(each), newer=False) for each in made]
+        transactions = [TransactionalWire(await connected(each), newer=True) for each in made]
         for one in transactions:
             assert await one.init() == 0
             await one.write(b"before")
@@ -221,7 +221,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
         exchange = await channel.declare_exchange("e", aio_pika.ExchangeType.FANOUT, durable=True)
         queue = await channel.declare_queue("q", durable=True)
         await queue.bind(exchange)
-        transaction = TransactionalWire(wire, newer=False)
+        transaction = TransactionalWire(wire, newer=True)
         topic = await create(wire, "t")
         assert await transaction.init() == 0
         await transaction.write(b"0")

@@ -20,7 +20,6 @@ from posthouse.broker.unpacking import Unpacking
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidRecord, InvalidTransaction, PosthouseError
 from posthouse.model.ids import PartitionId
-from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import check_timestamps, stamp_log_append_time
@@ -259,7 +258,7 @@ class LogWriter:
             append.admission = admission_value(writer.id, header.producer_epoch)
             append.required = True
             return
-        append.scope = scope_of_transactional_id(writer.id)
+        append.scope = self._transactions.scope_of(writer.id)
         producer = ProducerIdentity(header.producer_id, header.producer_epoch)
         if appending.admission is None:
             appending.admission = self._transactions.admit(writer.request(producer))

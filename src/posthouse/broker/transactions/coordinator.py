@@ -91,6 +91,10 @@ class Transactions:
         """Whether this broker coordinates the transactional id."""
         return self._held.serves(id)
 
+    def scope_of(self, id: str) -> Scope | None:
+        """None in a broker that is alone: commits name no scopes there."""
+        return None if self._held.has_all else scope_of_transactional_id(id)
+
     @property
     def is_loading(self) -> bool:
         """Whether transactional ids of this broker may be missing at the moment."""
