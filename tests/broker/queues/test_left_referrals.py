@@ -206,6 +206,9 @@ async def test_a_topic_that_becomes_a_source_meanwhile(
 ) -> None:
     """The member does not know it when it commits; storage does."""
     await processor.write(topic, b"a")
+    storage = brokers.member._storage
+    assert isinstance(storage, SharedStorage)
+    await storage._definition_follower.pause()
     queue = await brokers.declare()
     assert not brokers.member.topic("orders").is_coordinated
     await processor.end()
