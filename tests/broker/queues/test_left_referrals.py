@@ -30,6 +30,7 @@ from posthouse.settings import Settings
 from posthouse.storage.operations import Put
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared.logs import definition_follower
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.spaces import Space
 from tests.postgres import MIGRATED, PostgresServer, new_database
@@ -138,6 +139,7 @@ class Processor:
 async def brokers(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
     """The member coordinates the transactional id."""
     monkeypatch.setattr(coordination, "_REFERRAL_CHECK_SECONDS", 3600.0)
+    monkeypatch.setattr(definition_follower, "_PAUSE_SECONDS", 3600.0)
     clock = SystemClock()
     settings = Settings(memory=True, retention_check_seconds=3600)
     with new_database(postgres, MIGRATED) as url:
@@ -206,9 +208,6 @@ async def test_a_topic_that_becomes_a_source_meanwhile(
 ) -> None:
     """The member does not know it when it commits; storage does."""
     await processor.write(topic, b"a")
-    storage = brokers.member._storage
-    assert isinstance(storage, SharedStorage)
-    await storage._definition_follower.pause()
     queue = await brokers.declare()
     assert not brokers.member.topic("orders").is_coordinated
     await processor.end()
