@@ -1,5 +1,6 @@
 """Nodes as processes: killed, stopped and woken up."""
 
+import itertools
 import json
 import signal
 import socket
@@ -15,6 +16,7 @@ import pytest
 from confluent_kafka import Producer
 
 from posthouse.client import Client
+from posthouse.client.errors import ClientError
 
 SECONDS = 20
 
@@ -79,6 +81,19 @@ def until_topics_are_listed(node: NodeProcess, seconds: float) -> float:
     raise AssertionError("no answer")
 
 
+def until_a_topic_is_created(node: NodeProcess) -> None:
+    """By the coordinator: the broker is that, or has begun anew as a member."""
+    deadline = time.monotonic() + SECONDS
+    for attempt in itertools.count():
+        try:
+            with Client(node.kafka) as client:
+                client.create_topic(f"after-{attempt}")
+                return
+        except ClientError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
 def test_a_killed_holder_is_replaced(url: str) -> None:
     with two(url) as (first, second):
         producer = Producer({"bootstrap.servers": second.kafka})
@@ -131,7 +146,7 @@ def test_a_holder_that_was_stopped_answers_nothing_when_it_wakes_up(url: str) ->
                 answer = b""
             assert answer == b""
             each.close()
-        until_topics_are_listed(first, 10)
+        until_a_topic_is_created(first)
         said = first.end()
         assert "loses its lease as the coordinator of epoch 1" in said
         assert "broker a is a member" in said
