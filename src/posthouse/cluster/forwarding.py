@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
+from posthouse.cluster.attaching import attach
 from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import Passage
@@ -134,12 +135,7 @@ class ForwardedConnection(asyncio.Protocol):
             self._join(upstream)
 
     async def _connected(self, dialled: socket.socket, holder: UUID) -> "_Upstream":
-        try:
-            _, upstream = await self._loop.create_connection(lambda: _Upstream(self, holder), sock=dialled)
-        except BaseException:
-            dialled.close()
-            raise
-        return upstream
+        return await attach(dialled, lambda: _Upstream(self, holder))
 
     def _join(self, upstream: "_Upstream") -> None:
         self._upstream = upstream

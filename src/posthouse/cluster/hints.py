@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
+from posthouse.cluster.attaching import attach
 from posthouse.cluster.hint_link import HintLink
 from posthouse.cluster.peer_connection import NOT_CONNECTED, connect
 from posthouse.cluster.preamble import HintPassage
@@ -153,13 +154,10 @@ class Hints:
         await self._serve(dialled, peer.incarnation)
 
     async def _serve(self, connected: socket.socket, peer: UUID) -> None:
-        loop = asyncio.get_running_loop()
         link = self._link(peer)
         try:
-            await loop.create_connection(lambda: link, sock=connected)
+            await attach(connected, lambda: link)
         except BaseException:
-            connected.close()
-            # Cancelled after `connection_made`, uvloop closes the transport and does not tell its protocol.
             self._lost(link)
             raise
 

@@ -21,6 +21,7 @@ from struct import Struct
 from typing import cast
 from uuid import UUID
 
+from posthouse.cluster.attaching import attach
 from posthouse.cluster.dialling import Dialler, NoHolder
 from posthouse.cluster.keepalive import keep_alive
 from posthouse.cluster.preamble import RelayPassage
@@ -150,13 +151,7 @@ class CompanionConnection:
                 self._was_refused = False
                 await asyncio.sleep(_REFUSED_SECONDS)
             dialled, holder = await self._dialler.dial(self._passage)
-            try:
-                await asyncio.get_running_loop().create_connection(
-                    lambda: _Upstream(self, holder), sock=dialled
-                )
-            except BaseException:
-                dialled.close()
-                raise
+            await attach(dialled, lambda: _Upstream(self, holder))
         except (NoHolder, OSError) as error:
             self._fail(self._waiting, str(error))
         except Exception as error:
