@@ -18,7 +18,7 @@ _ALONE_ID = 1
 Role = Annotated[
     Literal["coordinator", "member", "alone"],
     Meta(
-        description="All brokers serve logs. The coordinator also has groups, transactions and queues. "
+        description="All brokers serve logs, groups and transactional ids. The coordinator also has queues. "
         "`alone`: it does not share its storage."
     ),
 ]

@@ -145,9 +145,9 @@ CLUSTER: Final = (
         method="GET",
         path="/v1/cluster",
         summary="Which broker holds which scope",
-        description="A scope is a part of what one broker does for all: the `coordinator` has transactions, "
-        "queues and definitions; consumer groups are in 64 scopes, by the hash of their names, and the "
-        "background work on logs is in 16.",
+        description="A scope is a part of what one broker does for all: the `coordinator` has queues and "
+        "definitions; consumer groups are in 64 scopes, by the hash of their names, transactional ids in 64 "
+        "others, and the background work on logs is in 16.",
         tag="broker",
         handler=_describe,
         result=Cluster,
