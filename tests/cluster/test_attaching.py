@@ -1,9 +1,10 @@
-"""A hand-over that is cancelled, at any moment of it."""
+"""A hand-over that is cancelled at any moment of it, and connections that end at once."""
 
 import asyncio
 import socket
+import struct
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -20,6 +21,41 @@ class Told(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.said.append("lost")
+
+
+class LeavesAtOnce(Told):
+    """As a relay whose client has left while it was dialled."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        cast("asyncio.Transport", transport).abort()
+
+
+async def _left_at_once() -> None:
+    here, there = socket.socketpair()
+    here.setblocking(False)
+    there.settimeout(30)
+    protocol = await attach(here, LeavesAtOnce)
+    while protocol.said != ["made", "lost"]:
+        await asyncio.sleep(0)
+    assert there.recv(1) == b""
+    there.close()
+    assert here.fileno() == -1, "it would close the descriptor again"
+
+
+async def _lost_at_once() -> None:
+    """The other side resets the connection before the hand-over."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        here = socket.create_connection(listening.getsockname())
+        there, _ = listening.accept()
+    here.setblocking(False)
+    there.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    there.close()
+    protocol = await attach(here, Told)
+    while protocol.said != ["made", "lost"]:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert here.fileno() == -1, "it would close the descriptor again"
 
 
 async def _cancelled(iterations: int) -> None:
@@ -48,7 +84,18 @@ async def _cancelled(iterations: int) -> None:
     there.close()
 
 
-@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+on_each_loop = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+@on_each_loop
+@pytest.mark.parametrize("scenario", [_left_at_once, _lost_at_once])
+def test_a_connection_that_ends_at_once_is_closed_once(
+    run: Callable[[Coroutine[Any, Any, None]], None], scenario: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    run(scenario())
+
+
+@on_each_loop
 @pytest.mark.parametrize("iterations", range(5))
 def test_no_descriptor_is_closed_twice(
     run: Callable[[Coroutine[Any, Any, None]], None], iterations: int

@@ -3,6 +3,10 @@
 An event loop that is cancelled while it does that closes the descriptor, some of them a moment later. Whoever
 closed the socket as well would close the descriptor twice, and by then it may be that of another connection.
 So the hand-over is not cancelled: it ends in the next iteration, and the connection is aborted then.
+
+`connect_accepted_socket` is for sockets that were connected by others, whichever side has dialled. With
+`create_connection` uvloop takes over the socket only when the protocol has been told. If the connection ends
+before, it closes the descriptor, and the socket closes it again when it is collected.
 """
 
 import asyncio
@@ -17,7 +21,7 @@ async def attach(connected: socket.socket, make: Callable[[], ProtocolT]) -> Pro
     """The protocol that `make` returns, with its transport. If this is cancelled, the protocol is told that
     its connection is lost."""
     loop = asyncio.get_running_loop()
-    attaching = loop.create_task(loop.create_connection(make, sock=connected))
+    attaching = loop.create_task(loop.connect_accepted_socket(make, connected))
     try:
         _, protocol = await asyncio.shield(attaching)
     except asyncio.CancelledError:
