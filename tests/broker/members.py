@@ -6,13 +6,14 @@ coordinator unless the test moves them.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, ManualClock
-from posthouse.model.errors import NotLeader, OffsetOutOfRange, PosthouseError, UnknownPartition
+from posthouse.model.errors import NotLeader, OffsetOutOfRange, PosthouseError, TopicExists, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
 from posthouse.model.scopes import GROUPS, TRANSACTIONS, Scope, shard_of
 from posthouse.model.topics import Topic
@@ -147,6 +148,30 @@ class CoordinatorStorage(MemoryStorage):
         self.may_commit.set()
         self._waiting: deque[tuple[Sequence[Operation], asyncio.Future[list[Outcome]]]] = deque()
         self._committing: asyncio.Task[None] | None = None
+        self._followers: list[DefinitionsChanged] = []
+
+    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
+        self._followers.append(changed)
+
+    def tell(self, change: DefinitionChange) -> None:
+        for changed in self._followers:
+            changed(change)
+
+    async def announce_sources(self, names: Collection[str]) -> list[str]:
+        await self.commit([Put(Space.SOURCES, name.encode(), b"") for name in names])
+        return [each.name for each in self._topics.values() if each.name in names and not each.is_coordinated]
+
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        known = {topic.name for topic in self._topics.values()}
+        for topic in topics:
+            if topic.name in known:
+                raise TopicExists(f"topic {topic.name!r} exists already")
+        sources = self._state.get(Space.SOURCES, {})
+        made = [
+            replace(topic, is_coordinated=topic.is_coordinated or topic.name.encode() in sources)
+            for topic in topics
+        ]
+        await super().create_topics(made, state)
 
     @property
     def is_shared(self) -> bool:
@@ -192,7 +217,8 @@ DEFINITIONS = (
 
 
 class MemberStorage(CoordinatorStorage):
-    """The log of `coordinator` as another broker sees it: it appends to logs, and changes nothing else.
+    """The log of `coordinator` as another broker sees it: it appends to logs, creates and deletes
+    topics, and changes nothing else.
 
     Definitions and the ends of logs are those of the last refresh.
     """
@@ -206,7 +232,6 @@ class MemberStorage(CoordinatorStorage):
         self._shared_state = MemoryState(self._state)
         self._known: dict[Space, dict[bytes, bytes]] = {}
         self._ends: dict[PartitionId, int] = {}
-        self._followers: list[DefinitionsChanged] = []
         self.refreshes = 0
         """How often definitions were refreshed."""
         self.watched: set[PartitionId] = set()
@@ -219,8 +244,22 @@ class MemberStorage(CoordinatorStorage):
         self._known = self._definitions()
         await self.refresh(list(self._logs))
 
-    def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
-        self._followers.append(changed)
+    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        if self.failure is not None:
+            raise self.failure
+        await self._coordinator.create_topics(topics, state)
+        made = {topic.id: self._coordinator._topics[topic.id] for topic in topics}
+        self._topics |= made
+        self._coordinator.tell(DefinitionChange(topics=list(made.values()), deleted=[]))
+
+    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
+        if self.failure is not None:
+            raise self.failure
+        deleted = [self._coordinator._topics[id] for id in topics if id in self._coordinator._topics]
+        await self._coordinator.delete_topics(topics)
+        for id in topics:
+            self._topics.pop(id, None)
+        self._coordinator.tell(DefinitionChange(topics=[], deleted=deleted))
 
     async def refresh_definitions(self) -> None:
         self.refreshes += 1
@@ -229,16 +268,15 @@ class MemberStorage(CoordinatorStorage):
         self.follow()
 
     def follow(self) -> None:
-        """Learn of what the coordinator has changed."""
+        """Learn of what others have changed."""
         before, self._topics = self._topics, dict(self._coordinator._topics)
         known, self._known = self._known, self._definitions()
-        change = DefinitionChange(
+        change = DefinitionChange(  # what this broker has changed itself is among it
             topics=[topic for id, topic in self._topics.items() if before.get(id) != topic],
             deleted=[topic for id, topic in before.items() if id not in self._topics],
             state={space: state for space, state in self._known.items() if known[space] != state},
         )
-        for changed in self._followers:
-            changed(change)
+        self.tell(change)
 
     def _definitions(self) -> dict[Space, dict[bytes, bytes]]:
         return {space: dict(self._state.get(space, {})) for space in DEFINITIONS}
@@ -307,13 +345,7 @@ class MemberStorage(CoordinatorStorage):
         stored = self._state.get(Space.ADMISSIONS, {}).get(key)
         return stored is not None and stored == append.admission
 
-    async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        raise NotLeader("only the coordinator changes topics")
-
     async def update_topic(self, topic: Topic) -> None:
-        raise NotLeader("only the coordinator changes topics")
-
-    async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         raise NotLeader("only the coordinator changes topics")
 
 

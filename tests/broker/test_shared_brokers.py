@@ -208,12 +208,15 @@ async def test_the_name_of_a_topic_in_doubt_is_refused_while_the_database_does_n
 async def test_a_topic_is_declared_while_its_creation_fails_without_an_answer(
     brokers: Brokers, lost: LostAnswers
 ) -> None:
-    lost.count = 4
+    lost.count = 100
     creating = asyncio.create_task(brokers.create("orders"))
-    await until(lambda: brokers.coordinator.topics.is_changing)
-    await brokers.coordinator.namespaces.get("/").declare_queue(QueueDefinition(name="orders"), SESSION)
+    await until(lambda: lost.count <= 98)  # a declaration that begins now has a try more
+    namespace = brokers.coordinator.namespaces.get("/")
+    declaring = asyncio.create_task(namespace.declare_queue(QueueDefinition(name="orders"), SESSION))
     with pytest.raises(DatabaseAway):
         await creating
+    lost.count = 0
+    await declaring
     with pytest.raises(NotLeader):
         await append(brokers.member, batch(await brokers.member.find_topic("orders")))
 
@@ -351,9 +354,50 @@ async def test_records_are_deleted_that_the_member_has_written(brokers: Brokers)
     assert await brokers.coordinator.delete_records(topic, 0, None) == 2
 
 
-async def test_the_member_changes_nothing(brokers: Brokers) -> None:
+async def test_the_member_creates_and_deletes_topics(brokers: Brokers) -> None:
+    [topic] = await brokers.member.create_topics([NewTopic(name="orders")])
+    assert isinstance(topic, Topic)
+    assert await brokers.coordinator.find_topic("orders") == topic
+    [again] = await brokers.coordinator.create_topics([NewTopic(name="orders")])
+    assert isinstance(again, TopicExists)
+    await append(brokers.coordinator, batch(topic))
+    await brokers.member.delete_topics([topic])
+    await until(lambda: brokers.coordinator.topics.find("orders") is None)
+
+
+async def test_both_create_a_topic_at_once(brokers: Brokers) -> None:
+    created = await asyncio.gather(
+        brokers.coordinator.create_topics([NewTopic(name="orders"), NewTopic(name="a")]),
+        brokers.member.create_topics([NewTopic(name="orders"), NewTopic(name="b")]),
+    )
+    results = [result for [result, _] in created]
+    assert sum(isinstance(each, TopicExists) for each in results) == 1
+    [topic] = [each for each in results if isinstance(each, Topic)]
+    for name in ("a", "b"):  # what can be created is created
+        assert (await brokers.member.find_topic(name)) == (await brokers.coordinator.find_topic(name))
+    assert await brokers.member.find_topic("orders") == topic
+
+
+async def test_a_member_creates_a_topic_that_feeds_a_queue(brokers: Brokers) -> None:
+    namespace = brokers.coordinator.namespaces.get("/")
+    queue = await namespace.declare_queue(QueueDefinition(name="mails", durable=False), SESSION)
+    [topic] = await brokers.member.create_topics([NewTopic(name="mails")])
+    assert isinstance(topic, Topic)
     with pytest.raises(NotLeader):
-        await brokers.member.create_topics([NewTopic(name="orders")])
+        await append(brokers.member, batch(topic))
+    await append(brokers.coordinator, batch(await brokers.coordinator.find_topic("mails")))
+    assert queue.message_count == 1
+    await brokers.member.delete_topics([topic])
+    await namespace.delete_queue("mails", SESSION)
+    await until(lambda: not brokers.coordinator.namespaces.background)
+    [topic] = await brokers.member.create_topics([NewTopic(name="mails")])
+    assert isinstance(topic, Topic)
+    await append(brokers.member, batch(topic))
+
+
+async def test_the_member_changes_nothing_else(brokers: Brokers) -> None:
+    with pytest.raises(NotLeader):
+        await brokers.member.create_partitions((await brokers.create("orders")).name, 3)
     with pytest.raises(NotLeader):
         await brokers.member.access.users.set_password("eve", PASSWORD, iterations=MIN_ITERATIONS)
     with pytest.raises(NotCoordinator):

@@ -2,11 +2,14 @@
 
 import asyncio
 import contextvars
+import gc
+import sys
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from posthouse.protocols.noop import noop
 from tests.simulation.network import Network, Server, Socket
 from tests.simulation.workers import Pool, Workers
 from tests.simulation.world import NS, Entry, PowerCut, Process
@@ -135,16 +138,24 @@ class Loop(_Base):
         """Let the coroutines of the dead unwind, now that nobody is left whom that could disturb."""
         self.process.is_dead = True
         buried: set[asyncio.Task[Any]] = set()
+        waits_on = False
         asyncio._set_running_loop(self)
+        reported, sys.unraisablehook = sys.unraisablehook, noop
         try:
             while tasks := asyncio.all_tasks(self) - buried:
                 for task in tasks:
                     with suppress(
                         Exception, PowerCut
                     ):  # some mind, and would do things that are not possible
-                        task.get_coro().close()
+                        try:
+                            task.get_coro().close()
+                        except RuntimeError:  # it has begun to wait for something once more
+                            waits_on = True
                 buried |= tasks  # some have begun others in their last moment
+            if waits_on:
+                gc.collect()  # what waits unwinds when it is collected: now, and not in the life of others
         finally:
+            sys.unraisablehook = reported
             asyncio._set_running_loop(None)
 
     async def shutdown_asyncgens(self) -> None:

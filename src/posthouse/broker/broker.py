@@ -38,7 +38,7 @@ from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
 from posthouse.broker.telemetry.subscriptions import MetricsSubscriptions
-from posthouse.broker.topics import NewTopic, Topics, no_sources
+from posthouse.broker.topics import NewTopic, Topics
 from posthouse.broker.traced_writer import TracedLogWriter
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
@@ -107,12 +107,7 @@ class Broker:
         self.settings = settings
         self.access = AccessControl(storage, settings, clock, cluster=cluster)
         sources = Sources(storage, clock)
-        self.topics = Topics(
-            storage,
-            settings.topic_defaults(),
-            settings.default_partitions,
-            sources.has if storage.is_shared else no_sources,
-        )
+        self.topics = Topics(storage, settings.topic_defaults(), settings.default_partitions)
         self.traffic = Traffic()
         self.recent_deletions = RecentDeletions(clock)
         self.metrics_subscriptions = MetricsSubscriptions(storage)

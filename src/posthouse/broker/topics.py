@@ -8,6 +8,7 @@ from posthouse.model.errors import (
     InvalidPartitions,
     PosthouseError,
     TopicExists,
+    Unavailable,
     UnknownTopic,
 )
 from posthouse.model.ids import TopicId, new_topic_id
@@ -16,6 +17,7 @@ from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.contract import Storage
 
 MAX_PARTITIONS = 100_000
+_TRIES = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +28,11 @@ class NewTopic:
     overrides: Mapping[str, str] = field(default_factory=dict)
 
 
-def no_sources(name: str) -> bool:
-    """No topic feeds exchanges or queues."""
-    return False
-
-
 class Topics:
     """Owned by the event loop. Storage holds the truth; the names are an index over it."""
 
-    def __init__(
-        self,
-        storage: Storage,
-        defaults: TopicConfig,
-        default_partitions: int,
-        is_source: Callable[[str], bool] = no_sources,
-    ) -> None:
-        """`is_source`: a topic of this name is coordinated, because it feeds exchanges or queues."""
+    def __init__(self, storage: Storage, defaults: TopicConfig, default_partitions: int) -> None:
         self._storage = storage
-        self._is_source = is_source
         self.defaults = defaults
         self._default_partitions = default_partitions
         self.by_name: dict[str, Topic] = {}
@@ -52,7 +41,7 @@ class Topics:
         """Sorted by name; None after a change."""
         self._changes = SerializedChanges()
         """Serialized: each change starts from the stored result of the previous one. If that is not known,
-        because storage failed without an answer, `refresh_definitions` finds out first."""
+        because storage failed without an answer, `settle_definitions` finds out first."""
 
     def load(self) -> None:
         self.by_name.clear()
@@ -112,7 +101,26 @@ class Topics:
         return await self._changes.make(self._create(wanted, validate_only))
 
     async def _create(self, wanted: Sequence[NewTopic], validate_only: bool) -> list[Topic | PosthouseError]:
-        await self._storage.refresh_definitions()
+        await self._storage.settle_definitions()
+        if validate_only:
+            await self._storage.refresh_definitions()
+            return self._check_all(wanted)[0]
+        for _ in range(_TRIES):
+            results, accepted = self._check_all(wanted)
+            try:
+                if accepted:
+                    await self._storage.create_topics(list(accepted.values()))
+            except TopicExists:  # another broker has just created one of them
+                await self._storage.refresh_definitions()
+                continue
+            stored = {name: self._storage.topics[topic.id] for name, topic in accepted.items()}
+            self.by_name |= stored
+            self._in_order = None
+            return [stored[each.name] if isinstance(each, Topic) else each for each in results]
+        raise Unavailable("other brokers create and delete the same topics: try again")
+
+    def _check_all(self, wanted: Sequence[NewTopic]) -> tuple[list[Topic | PosthouseError], dict[str, Topic]]:
+        """The result of each, and the topics that can be created, by name."""
         results: list[Topic | PosthouseError] = []
         accepted: dict[str, Topic] = {}
         for new in wanted:
@@ -125,11 +133,7 @@ class Topics:
                 continue
             accepted[new.name] = topic
             results.append(topic)
-        if not validate_only and accepted:
-            await self._storage.create_topics(list(accepted.values()))
-            self.by_name |= accepted
-            self._in_order = None
-        return results
+        return results, accepted
 
     def _checked(self, new: NewTopic) -> Topic:
         check_topic_name(new.name)
@@ -145,13 +149,7 @@ class Topics:
             partitions=partitions,
             overrides=dict(new.overrides),
             config=config,
-            is_coordinated=self._is_source(new.name),
         )
-
-    @property
-    def is_changing(self) -> bool:
-        """Whether a change is under way: a topic may be about to exist."""
-        return self._changes.is_changing
 
     async def coordinate(self, names: Iterable[str]) -> None:
         """Make the existing ones of these topics coordinated: other brokers write to them no more. Durable on
@@ -159,7 +157,7 @@ class Topics:
         await self._changes.make(self._coordinate(names))
 
     async def _coordinate(self, names: Iterable[str]) -> None:
-        await self._storage.refresh_definitions()
+        await self._storage.refresh_definitions()  # another broker may have created them
         for name in names:
             topic = self.by_name.get(name)
             if topic is not None and not topic.is_coordinated:
@@ -169,8 +167,7 @@ class Topics:
         return await self._changes.make(self._grow(name, partitions, validate_only))
 
     async def _grow(self, name: str, partitions: int, validate_only: bool) -> Topic:
-        await self._storage.refresh_definitions()
-        topic = self.get(name)
+        topic = await self._to_change(name)
         if partitions <= topic.partitions:
             raise InvalidPartitions(
                 f"topic {name!r} has {topic.partitions} partitions; {partitions} is not an increase"
@@ -188,11 +185,17 @@ class Topics:
     async def _configure(
         self, name: str, change: Callable[[Topic], Mapping[str, str]], validate_only: bool
     ) -> Topic:
-        await self._storage.refresh_definitions()
-        topic = self.get(name)
+        topic = await self._to_change(name)
         overrides = dict(change(topic))
         config = self.defaults.with_overrides(overrides)
         return await self._replace(replace(topic, overrides=overrides, config=config), validate_only)
+
+    async def _to_change(self, name: str) -> Topic:
+        """Only this broker changes topics, but others create them. Raises UnknownTopic."""
+        await self._storage.settle_definitions()
+        if name not in self.by_name:
+            await self._storage.refresh_definitions()
+        return self.get(name)
 
     def check_defaults(self, defaults: TopicConfig) -> None:
         """Raises InvalidConfig if a topic's overrides are incompatible with these defaults."""
@@ -232,7 +235,7 @@ class Topics:
         await self._changes.make(self._delete(topics))
 
     async def _delete(self, topics: Sequence[Topic]) -> None:
-        await self._storage.refresh_definitions()
+        await self._storage.settle_definitions()
         for topic in topics:
             self.by_name.pop(topic.name, None)
         self._in_order = None

@@ -5,7 +5,7 @@ brokers share cannot assign them earlier.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
@@ -95,6 +95,9 @@ class Storage(PartitionView, Protocol):
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         """Create topics durably, all or none. The caller has checked names and ids.
 
+        In a shared storage any broker does it. Raises TopicExists if another one has created a topic of that
+        name meanwhile. A topic whose name was announced (`announce_sources`) is made coordinated.
+
         `state` is stored with the topics, where damage to later commits cannot reach it. The caller must also
         commit it, because an earlier commit may have put another value under the same key.
         """
@@ -103,7 +106,8 @@ class Storage(PartitionView, Protocol):
         """Change the effective settings of topics after their defaults have changed. Nothing is stored."""
 
     async def update_topic(self, topic: Topic) -> None:
-        """Replace the definition of the topic with the same id: new settings, more partitions."""
+        """Replace the definition of the topic with the same id: new settings, more partitions. Only the
+        coordinator of a shared storage does it. Raises UnknownTopic if another broker has deleted it."""
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         """Delete topics. Readers lose access to the records at once, then their space is freed."""
@@ -150,8 +154,17 @@ class Storage(PartitionView, Protocol):
     async def refresh_definitions(self) -> None:
         """Bring topics and cluster-wide state up to date with what other brokers have changed before this
         call, and topics with changes of this broker whose outcome was not known. To be awaited before
-        something is called unknown, and before a topic is changed. Raises Unavailable.
+        something is called unknown. Raises Unavailable.
         """
+
+    async def settle_definitions(self) -> None:
+        """Bring topics up to date with changes of this broker whose outcome was not known: mostly there are
+        none, and storage is not asked. To be awaited before a topic is changed. Raises Unavailable."""
+
+    async def announce_sources(self, names: Collection[str]) -> list[str]:
+        """From now on a topic of one of these names that any broker creates is coordinated, because it feeds
+        queues, until the name is removed from `Space.SOURCES`. Returns those for which there is a topic
+        that is not coordinated. By the coordinator of a shared storage. Raises Unavailable."""
 
     async def barrier(self) -> None:
         """Return when everything that was committed before this call is readable.

@@ -72,6 +72,7 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.QUEUES: _sized(4),
     Space.QUEUE_PROGRESS: _first(_ID_SIZE),
     Space.SCHEDULE: _of_cluster,
+    Space.SOURCES: _of_cluster,
     Space.SHARE_GROUPS: _behind(_ID_SIZE),
     Space.SHARE_PROGRESS: _first(_ID_SIZE),
     Space.GROUP_CONFIGS: _whole,

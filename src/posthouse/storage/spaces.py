@@ -33,6 +33,9 @@ class Space(IntEnum):
     """Transactions whose batches any broker may append: the function `commit_group` looks them up."""
     REFERRALS = 27
     """Committed transactions whose records queues do not have yet: the coordinator refers to them."""
+    SOURCES = 28
+    """Names of topics that feed queues, whether there is such a topic or not. Only a shared storage has them:
+    any broker may create the topic, and the database makes it coordinated."""
 
 
 CLUSTER_WIDE = frozenset(

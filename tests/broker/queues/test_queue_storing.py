@@ -198,13 +198,13 @@ async def test_a_log_that_comes_when_others_have_just_been_removed_goes_too() ->
     async with running(storage=storage) as rig:
         namespaces = rig.broker.namespaces
         logs = [(await rig.queue(name)).log for name in ("a", "b")]
-        remove = namespaces._remove_logs
+        remove = namespaces._remove_leftovers
 
         async def removed_with_one_more() -> None:
             await remove()
             if len(storage.removals) == 1:
                 namespaces.remove_log(logs[1])  # the task has ended its work, and nobody was told yet
 
-        namespaces._remove_logs = removed_with_one_more  # type: ignore[method-assign]
+        namespaces._remove_leftovers = removed_with_one_more  # type: ignore[method-assign]
         namespaces.remove_log(logs[0])
         await until(lambda: not storage.queue_logs)

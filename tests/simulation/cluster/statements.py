@@ -13,7 +13,7 @@ from posthouse.storage.shared import state_reader
 from posthouse.storage.shared.commits import commit_call
 from posthouse.storage.shared.logs import definitions, follower, loading, topics_in_doubt
 from posthouse.storage.shared.reads import pieces, reads
-from posthouse.storage.spaces import COORDINATORS
+from posthouse.storage.spaces import COORDINATORS, Space
 from tests.simulation.cluster.commit import (
     CommitGroupCall,
     numbers,
@@ -51,7 +51,7 @@ def needs_last_change(statement: str, values: Any) -> bool:
     """Whether it locks the number of the last change, until its transaction ends."""
     if statement == _COMMIT_GROUP:
         return bool(values[-1] != "{}")
-    return statement in (_text(definitions._NOTE_CHANGE), _text(topics_in_doubt._WAIT_FOR_CHANGES))
+    return statement in (_text(definitions._NOTE_CHANGE), _text(topics_in_doubt.LOCK_CHANGES))
 
 
 def _one(value: Any) -> list[Row]:
@@ -108,12 +108,29 @@ def _log_row(log: LogRow) -> Row:
     return (log.id, log.topic, log.partition, log.start, log.next, log.bytes, log.first_open)
 
 
-def _put_topics(tables: Tables, values: Sequence[Any]) -> list[Row]:
+def _create_topics(tables: Tables, values: Sequence[Any]) -> list[Row]:
     for id, name, partitions, overrides, coordinated in zip(*values, strict=True):
-        known = tables.topics.get(id)
-        is_coordinated = coordinated or (known is not None and known.is_coordinated)
-        tables.topics[id] = TopicRow(name, partitions, dict(overrides.obj), is_coordinated)
+        is_coordinated = coordinated or (int(Space.SOURCES), name.encode()) in tables.state
+        tables.topics.setdefault(id, TopicRow(name, partitions, dict(overrides.obj), is_coordinated))
     return []
+
+
+def _change_topic(tables: Tables, values: Sequence[Any]) -> list[Row]:
+    partitions, overrides, coordinated, id = values
+    topic = tables.topics.get(id)
+    if topic is None or topic.is_deleted:
+        return []
+    is_coordinated = coordinated or topic.is_coordinated
+    tables.topics[id] = TopicRow(topic.name, partitions, dict(overrides.obj), is_coordinated)
+    return _one(id)
+
+
+def _uncoordinated(tables: Tables, values: Sequence[Any]) -> list[Row]:
+    return [
+        (topic.name,)
+        for topic in tables.topics.values()
+        if topic.name in values[0] and not topic.is_coordinated and not topic.is_deleted
+    ]
 
 
 def _put_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
@@ -376,7 +393,9 @@ _BY_TEXT: dict[str, Statement] = {
     ),
     loading.PRODUCERS: lambda tables, values: _producer_rows(tables, None),
     "SELECT log, last, first, producer FROM aborted": _aborted_rows,
-    definitions._PUT_TOPICS: _put_topics,
+    definitions._CREATE_TOPICS: _create_topics,
+    definitions._CHANGE_TOPIC: _change_topic,
+    definitions._UNCOORDINATED: _uncoordinated,
     definitions._PUT_LOGS: _put_logs,
     definitions._COORDINATE_LOGS: _coordinate_logs,
     definitions._NAMESAKES: _namesakes,
@@ -385,10 +404,13 @@ _BY_TEXT: dict[str, Statement] = {
     definitions._LOCK_LOGS: _nothing,
     definitions._NOTE_CHANGE: _function(Tables.note_change),
     definitions._PUT_STATE: _put_state,
-    "SELECT id, topic, partition FROM log WHERE topic = ANY (%s)": (
-        lambda tables, values: [_log_row(each)[:3] for each in tables.logs_of(values[0])]
+    definitions._FOUND_LOGS: (
+        lambda tables, values: [
+            (*_log_row(each)[:3], each.is_coordinated) for each in tables.logs_of(values[0])
+        ]
     ),
-    topics_in_doubt._WAIT_FOR_CHANGES: _nothing,
+    topics_in_doubt.CHECK_LEASE: _function(Tables.check_lease),
+    topics_in_doubt.LOCK_CHANGES: _nothing,
     "SELECT * FROM read_changes(%s)": _read_changes,
     follower._CHANGED: _changed_logs,
     follower._PRODUCERS: lambda tables, values: _producer_rows(tables, numbers(values[0])),

@@ -376,8 +376,9 @@ class Tables:
         wanted = set(topics)
         return [each for each in self.logs.values() if each.topic in wanted]
 
-    def note_change(self, topics: list[UUID], spaces: list[int]) -> None:
+    def note_change(self, topics: list[UUID], spaces: list[int]) -> int:
         self.changes.append((topics, spaces))
+        return len(self.changes)
 
 
 _VERSIONS: list[int] = []

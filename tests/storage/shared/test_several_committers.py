@@ -102,8 +102,16 @@ def test_any_turns_give_what_one_storage_gives(pair: Pair, turns: list[Turn | Co
 
 def _definitions(database: Database, lease: TestLease) -> Definitions:
     changes: list[DefinitionChange] = []
+    numbers: list[int] = []
     return Definitions(
-        database, lease.incarnation, lease.epoch, {}, SharedLogs(), TopicConfig(), changes.append
+        database,
+        lease.incarnation,
+        lease.epoch,
+        {},
+        SharedLogs(),
+        TopicConfig(),
+        changes.append,
+        numbers.append,
     )
 
 
@@ -112,7 +120,7 @@ async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
     definitions = _definitions(pair.database, lease)
     topics = [make_topic(f"turns-{next(_names)}", partitions=LOGS) for _ in range(TOPICS)]
     queues = make_topic(f"turns-{next(_names)}", partitions=2)
-    await definitions.put([*topics, queues])
+    await definitions.create([*topics, queues])
     memory = MemoryStorage(pair.clock)
     await memory.open()
     await memory.create_topics([*topics, queues])
@@ -127,7 +135,7 @@ async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
     try:
         for turn in turns:
             if isinstance(turn, Coordinate):
-                await definitions.put([replace(topics[turn.topic], is_coordinated=True)])
+                await definitions.change(replace(topics[turn.topic], is_coordinated=True))
                 refusals.setdefault(turn.topic, NotLeader)
             elif isinstance(turn, Delete):
                 await definitions.delete([topics[turn.topic].id])

@@ -56,8 +56,11 @@ class NamespaceHost(Protocol):
         """The topic, if it exists."""
 
     async def coordinate(self, topic: str) -> None:
-        """Before the topic feeds an exchange or queue: if it exists, other brokers must not write to it any
-        more. Durable on return."""
+        """Before the topic feeds an exchange or queue: other brokers must not write to it any more, nor to
+        one of this name that is created later. Durable on return."""
+
+    def source_removed(self, topic: str) -> None:
+        """The topic feeds nothing any more."""
 
     def watch(self, queue: LogQueue) -> None:
         """Delete the queue when it was not used for its `x-expires`."""
@@ -130,7 +133,7 @@ class Namespace:
         self.router.delete(exchange.name)
         assert isinstance(exchange.data, BackingTopic)
         self._sources.pop(exchange.data.name, None)
-        self._restore_source(exchange.name)
+        self._restore_source(exchange.name, exchange.data.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
     async def _delete_unbound(self, names: set[str]) -> None:
@@ -256,6 +259,7 @@ class Namespace:
         source = self._sources.get(queue.backing.name)
         if source is not None and source.target is queue:
             del self._sources[queue.backing.name]
+            self._host.source_removed(queue.backing.name)
         self._host.remove_log(queue.log)
         await self._delete_unbound({binding.source for binding in bindings})
         return count
@@ -279,11 +283,13 @@ class Namespace:
     def _source(self, target: Exchange | LogQueue) -> Source:
         return Source(namespace=self.name, router=self.router, target=target)
 
-    def _restore_source(self, name: str) -> None:
+    def _restore_source(self, name: str, topic: str) -> None:
         """An exchange was deleted: records of its topic are now for the queue of the same name."""
         queue = self.queues.get(name)
         if queue is not None:
-            self._sources[queue.backing.name] = self._source(queue)
+            self._sources[topic] = self._source(queue)
+        else:
+            self._host.source_removed(topic)
 
     # Messages
 

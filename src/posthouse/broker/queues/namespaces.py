@@ -84,6 +84,8 @@ class Namespaces:
         self._expiring: set[LogQueue] = set()
         self._doomed: list[TopicId] = []
         """Logs of deleted queues."""
+        self._forsaken_sources: set[str] = set()
+        """Names of topics that feed nothing any more, and are still stored as sources."""
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
@@ -164,13 +166,21 @@ class Namespaces:
             await self.storage.commit(leftovers)
         if logs:
             await self.storage.delete_topics([topic.id for topic in logs.values()])
-        if self.storage.is_shared:  # a topic may be older than the rule that sources are coordinated
-            await self._topics.coordinate(list(self.sources.by_topic))
+        await self._announce_all_sources()
         self.sources.is_loaded = True
         await self.referrals.load()
         if self.storage.has_lost_commits:
             leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
             _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
+
+    async def _announce_all_sources(self) -> None:
+        """Sources of transient exchanges and queues are gone, and an imported storage has none stored."""
+        stored = {key.decode() for key in self.storage.take_state(Space.SOURCES)}
+        wanted = set(self.sources.by_topic) if self.storage.is_shared else set()
+        if forsaken := stored - wanted:
+            await self.storage.commit([_source_removal(name) for name in forsaken])
+        if unknown := wanted - stored:
+            await self._topics.coordinate(await self.storage.announce_sources(unknown))
 
     def _of(self, key: bytes) -> Namespace:
         """A namespace that is no longer configured keeps its definitions."""
@@ -190,12 +200,14 @@ class Namespaces:
     async def coordinate(self, topic: str) -> None:
         if not self.storage.is_shared:
             return
-        # A topic whose creation failed without an answer may exist, and other brokers may write to it.
-        await self.storage.refresh_definitions()
-        known = self._topics.find(topic)
-        # Most names are those of no topic, and queues may be declared by the thousand.
-        if self._topics.is_changing if known is None else not known.is_coordinated:
-            await self._topics.coordinate([topic])
+        self._forsaken_sources.discard(topic)
+        if uncoordinated := await self.storage.announce_sources([topic]):
+            await self._topics.coordinate(uncoordinated)
+
+    def source_removed(self, topic: str) -> None:
+        if self.storage.is_shared:
+            self._forsaken_sources.add(topic)
+            self._plan_removal()
 
     def watch(self, queue: LogQueue) -> None:
         if queue.definition.expires_ms is not None:
@@ -209,11 +221,21 @@ class Namespaces:
         self._plan_removal()
 
     def _plan_removal(self) -> None:
-        if self._removing is None and self._doomed and not self._is_closing:
-            self._removing = self.background.start(self._remove_logs(), "logs of deleted queues")
+        has_leftovers = bool(self._doomed or self._forsaken_sources)
+        if self._removing is None and has_leftovers and not self._is_closing:
+            self._removing = self.background.start(self._remove_leftovers(), "logs of deleted queues")
             self._removing.add_done_callback(self._removed)
 
-    async def _remove_logs(self) -> None:
+    async def _remove_leftovers(self) -> None:
+        while self._forsaken_sources:
+            # Nothing is awaited before the commit: a name that is declared again is stored after it.
+            names = [name for name in self._forsaken_sources if not self.sources.has(name)]
+            self._forsaken_sources.clear()
+            try:
+                await self.storage.commit([_source_removal(name) for name in names])
+            except BaseException:
+                self._forsaken_sources.update(names)
+                raise
         while self._doomed:
             doomed, self._doomed = self._doomed, []
             try:
@@ -312,9 +334,14 @@ class Namespaces:
         self.retention.unload()
         self._expiring.clear()
         self._doomed.clear()
+        self._forsaken_sources.clear()
         self._by_name.clear()
         self._add_namespaces(self._names)
         self._is_closing = False
+
+
+def _source_removal(topic: str) -> Put:
+    return Put(Space.SOURCES, topic.encode(), None)
 
 
 def _warn_of_delayed(entry: Scheduled, error: PosthouseError) -> None:

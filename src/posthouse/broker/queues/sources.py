@@ -46,7 +46,7 @@ class Sources:
 
     @contextmanager
     def declaring(self, topic: str) -> Iterator[None]:
-        """The topic will be in `by_topic`: if it is created meanwhile, it is created as a source."""
+        """The topic will be in `by_topic`: its name stays announced."""
         self._declaring.add(topic)
         try:
             yield

@@ -82,7 +82,7 @@ class ScheduleLogs:
         if len(self._free) >= count:
             return
         async with self._growing:
-            await self._storage.refresh_definitions()
+            await self._storage.settle_definitions()
             self.load()  # a caller that was cancelled or failed may have created some
             while len(self._free) < count:
                 await self._grow()

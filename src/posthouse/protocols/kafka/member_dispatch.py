@@ -18,6 +18,8 @@ from posthouse.protocols.kafka.config_resources import ResourceType
 from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
 from posthouse.protocols.kafka.handler import Answer, Context, Handler
 from posthouse.protocols.kafka.handlers import (
+    create_topics,
+    delete_topics,
     describe_cluster,
     describe_configs,
     describe_log_dirs,
@@ -42,6 +44,8 @@ LOCAL = (
     | OF_TRANSACTIONS
     | {
         API_VERSIONS_KEY,
+        create_topics.HANDLER.key,
+        delete_topics.HANDLER.key,
         describe_cluster.HANDLER.key,
         describe_topic_partitions.HANDLER.key,
         fetch.HANDLER.key,
@@ -59,6 +63,10 @@ LOCAL = (
 )
 """The APIs that a member answers itself. Their handlers use nothing that only the coordinator has loaded;
 some call `Context.require_coordinator` or `require_coordinator_of` for requests that need it."""
+
+
+_RELAYED_CUT_OFF = {create_topics.HANDLER.key, delete_topics.HANDLER.key, init_producer_id.HANDLER.key}
+"""A member that is cut off from the database cannot do these itself, the coordinator may."""
 
 
 def _of_coordinator(handler: Handler[Any], nothing: type[Message]) -> Handler[Any]:
@@ -112,11 +120,10 @@ def member_tables(coordinators: ServedTables) -> ServedTables:
         for key, (api, handler, metrics) in everything.items()
         if key not in LOCAL and key not in LISTED_BY_COORDINATOR
     }
-    # This broker cannot reserve producer ids then, the coordinator may.
     relayed_cut_off = {
         key: (_undecoded(api), _relayed(handler), metrics)
         for key, (api, handler, metrics) in everything.items()
-        if key == init_producer_id.HANDLER.key
+        if key in _RELAYED_CUT_OFF
     }
     listed = {
         key: (api, LISTED_BY_COORDINATOR[key], metrics)

@@ -8,7 +8,7 @@ This module builds, opens and closes the parts, and checks that the storage is o
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -279,6 +279,13 @@ class FileStorage:
 
     async def refresh_definitions(self) -> None:
         """No-op: no other broker writes here."""
+
+    async def settle_definitions(self) -> None:
+        """No-op: a change fails with an answer."""
+
+    async def announce_sources(self, names: Collection[str]) -> list[str]:
+        """No other broker creates topics."""
+        return []
 
     async def barrier(self) -> None:
         await self.commit([])  # an empty commit needs no frame; it completes after all earlier commits

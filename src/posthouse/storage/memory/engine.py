@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
@@ -174,6 +174,13 @@ class MemoryStorage:
 
     async def refresh_definitions(self) -> None:
         """No-op: no other broker writes here."""
+
+    async def settle_definitions(self) -> None:
+        """No-op: a change fails with an answer."""
+
+    async def announce_sources(self, names: Collection[str]) -> list[str]:
+        """No other broker creates topics."""
+        return []
 
     async def barrier(self) -> None:
         await self.commit([])  # a derived storage may delay commits

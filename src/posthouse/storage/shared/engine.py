@@ -10,7 +10,7 @@ closes the parts, and checks that the storage is open and not fenced.
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeader, PosthouseError, StorageClosed, StorageFenced
@@ -44,7 +44,7 @@ from posthouse.storage.shared.housekeeping.housekeeping_metrics import Housekeep
 from posthouse.storage.shared.housekeeping.log_upkeep import LogUpkeep
 from posthouse.storage.shared.housekeeping.upkeep import Upkeep, UpkeepSettings
 from posthouse.storage.shared.logs.compaction_mirror import CompactionMirror
-from posthouse.storage.shared.logs.definition_follower import UNKNOWN, DefinitionFollower
+from posthouse.storage.shared.logs.definition_follower import DefinitionFollower
 from posthouse.storage.shared.logs.definitions import Definitions
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.growth import Growth
@@ -105,8 +105,7 @@ class SharedStorage:
         self._commit_metrics = CallMetrics()
         self._logs = SharedLogs()
         self._topics: dict[TopicId, Topic] = {}
-        self._definitions: Definitions | None = None
-        """While this broker is the coordinator."""
+        self._coordinates = False
         self._tails = Tails(tail_bytes)
         names = ObjectNames(lease.incarnation)
         self._uploads = Uploads(objects, names.new, clock)
@@ -132,7 +131,19 @@ class SharedStorage:
         self._manifests = SegmentManifests(readers, self._logs, indexes, objects.sign)
         pieces = PieceReader(readers, indexes, blocks, cache_bytes=cache_bytes)
         self._reads = Reads(readers, pieces, self._follower)
-        self._definition_follower = DefinitionFollower(following, self._logs, self._topics, self._defaults)
+        followed = DefinitionFollower(following, self._logs, self._topics, self._defaults)
+        self._definitions = Definitions(
+            database,
+            lease.incarnation,
+            lease.epoch,
+            self._topics,
+            self._logs,
+            self._defaults,
+            followed.tell,
+            followed.changed_here,
+        )
+        followed.is_changing = self._definitions.is_changing
+        self._definition_follower = followed
         self._upkeep_metrics = HousekeepingMetrics()
         self.log_scopes = LogUpkeep(
             database,
@@ -198,7 +209,7 @@ class SharedStorage:
 
     async def admit_members(self) -> None:
         """Only after an import it asks the database."""
-        self._coordinator()
+        self._check_coordinator()
         if self._members_wait:
             holder, epoch = self._lease.incarnation, self._lease.epoch
             async with self._following.connection("admitting other brokers") as connection:
@@ -238,20 +249,18 @@ class SharedStorage:
         self._follower.start(loaded.confirmed_losses)
         self.log_scopes.start()
         self._definition_follower.seen = loaded.changes
+        self._definition_follower.start()
         if coordinates:
             self._committer.append_to_coordinated()
             self._start_coordinating()
-        else:
-            self._definition_follower.start()
 
     async def coordinate(self) -> None:
-        if self._definitions is not None:
+        if self._coordinates:
             return
         self._check_writable()
         try:
             # The coordinator before has released the scope, or is fenced: it changes nothing any more.
             await self._definition_follower.refresh()
-            await self._definition_follower.pause()
             await self._follower.refresh(self._coordinated_logs())
             connection = await self._database.connect("loading")
             try:
@@ -262,7 +271,6 @@ class SharedStorage:
                 await connection.close()
         except BaseException:
             self._logs.forget_producers()
-            self._follow_definitions()
             raise
         self._start_coordinating()
 
@@ -272,37 +280,23 @@ class SharedStorage:
         return [self._logs[partition] for topic in coordinated for partition in topic.partition_ids()]
 
     def _start_coordinating(self) -> None:
+        self._coordinates = True
         self._committer.coordinates = True
-        self._definitions = Definitions(
-            self._database,
-            self._lease.incarnation,
-            self._lease.epoch,
-            self._topics,
-            self._logs,
-            self._defaults,
-            self._definition_follower.tell,
-        )
+        self._definition_follower.coordinate()
         self._upkeep.start()
 
     async def stop_coordinating(self) -> None:
-        definitions, self._definitions = self._definitions, None
-        if definitions is None:
+        if not self._coordinates:
             return
+        self._coordinates = False
         # Nothing is awaited before this: what the caller has unloaded is not needed by a later commit.
         self._committer.stop_coordinating()
         self._stored_state = StoredState()
         self._logs.forget_producers()
         await self._upkeep.stop()
-        if definitions.are_in_doubt:
-            self._definition_follower.seen = UNKNOWN
-        await definitions.close()
-        self._follow_definitions()
+        self._definition_follower.stop_coordinating()
         self._check_writable()
         await self._committer.barrier()
-
-    def _follow_definitions(self) -> None:
-        if self._state is None:
-            self._definition_follower.start()
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
@@ -310,8 +304,7 @@ class SharedStorage:
         self._state = StorageClosed("the storage is closed")
         await self.log_scopes.stop()
         await self._upkeep.stop()
-        if self._definitions is not None:
-            await self._definitions.close()
+        await self._definitions.close()
         await self._definition_follower.stop()
         await self._follower.stop()
         await self._following.close()
@@ -319,18 +312,20 @@ class SharedStorage:
         await self._reads.close()
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        await self._coordinator().put(topics, state)
+        self._check_writable()
+        await self._definitions.create(topics, state)
 
     def adopt_topics(self, topics: Sequence[Topic]) -> None:
         self._topics |= {topic.id: topic for topic in topics}
 
     async def update_topic(self, topic: Topic) -> None:
-        await self._coordinator().put([topic])
+        self._check_coordinator()
+        await self._definitions.change(topic)
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
-        definitions = self._coordinator()
+        self._check_writable()
         await self._committer.barrier()
-        await definitions.delete(topics)
+        await self._definitions.delete(topics)
 
     def commit(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         if self._state is not None:
@@ -362,10 +357,17 @@ class SharedStorage:
 
     async def refresh_definitions(self) -> None:
         self._check_open()
-        if self._definitions is None:
-            await self._definition_follower.refresh()
-        else:  # no other broker changes them
-            await self._definitions.settle()
+        await self._definitions.settle()
+        await self._definition_follower.refresh()
+
+    async def settle_definitions(self) -> None:
+        self._check_open()
+        await self._definitions.settle()
+
+    async def announce_sources(self, names: Collection[str]) -> list[str]:
+        self._check_coordinator()
+        await self.commit([Put(Space.SOURCES, name.encode(), b"") for name in names])
+        return await self._definitions.uncoordinated(list(names))
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""
@@ -449,7 +451,7 @@ class SharedStorage:
         return await self._reads.read(self._logs[partition], offset, max_bytes, at_least_one, stable_only)
 
     def aborted(self, partition: PartitionId, start: int, end: int) -> list[AbortedTransaction]:
-        if self._definitions is None:
+        if not self._coordinates:
             raise NotLeader("only the coordinator has loaded aborted transactions; a slice has its own")
         return list(self._logs[partition].aborted_between(start, end))
 
@@ -490,9 +492,8 @@ class SharedStorage:
         if self._state is not None:
             raise self._state
 
-    def _coordinator(self) -> Definitions:
+    def _check_coordinator(self) -> None:
         """Raises NotLeader in a member."""
         self._check_writable()
-        if self._definitions is None:
+        if not self._coordinates:
             raise NotLeader("only the coordinator of the cluster does that")
-        return self._definitions

@@ -83,11 +83,13 @@ async def test_the_coordinator_changes_there_and_back(two: Two) -> None:
             await other.commit([replace(append(PARTITION, b"x"), required=True)])
         assert isinstance(refused.value.reason, NotLeader)
         with pytest.raises(NotLeader):
-            await other.create_topics([make_topic("wrong")])
-        made = make_topic(f"by-{written}")
-        await now.create_topics([made])
-        await other.refresh_definitions()
-        assert made.id in other.topics
+            await other.update_topic(TOPIC)
+        made = [make_topic(f"by-{written}"), make_topic(f"by-other-{written}")]
+        await now.create_topics(made[:1])
+        await other.create_topics(made[1:])
+        for each in two.storages:
+            await each.refresh_definitions()
+            assert all(topic.id in each.topics for topic in made)
         await now.stop_coordinating()
         with pytest.raises(ScopeNeeded):
             now.commit([Put(Space.QUEUES, b"q", b"late")])
@@ -108,7 +110,7 @@ async def test_a_load_that_fails_leaves_a_member(two: Two, monkeypatch: pytest.M
         with pytest.raises(Unavailable):
             await second.coordinate()
     with pytest.raises(NotLeader):
-        await second.create_topics([make_topic("t")])
+        await second.update_topic(TOPIC)
     assert second.producers(PARTITION) == {}
     assert second._definition_follower._task is not None
     await second.coordinate()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import NotLeader, UnknownPartition
+from posthouse.model.errors import NotLeader, TopicExists, UnknownPartition, UnknownTopic
 from posthouse.storage.definition_changes import DefinitionChange
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import OperationRefused
@@ -146,14 +146,68 @@ async def test_many_refreshes_are_few_queries_and_each_is_late_enough(brokers: B
     assert b._following.metrics.seconds.count - before <= most
 
 
+async def test_any_broker_creates_and_deletes_topics(brokers: Brokers) -> None:
+    topic = make_topic(partitions=2)
+    await brokers.b.create_topics([topic])
+    await brokers.a.refresh_definitions()
+    assert brokers.a.topics[topic.id] == brokers.b.topics[topic.id]
+    await brokers.a.commit([append(topic.partition(1), b"x")])
+    namesake = make_topic(topic.name)
+    for each in brokers.a, brokers.b:
+        with pytest.raises(TopicExists):
+            await each.create_topics([namesake])
+    await brokers.b.delete_topics([topic.id])
+    with pytest.raises(UnknownTopic):  # the coordinator has not heard of it yet
+        await brokers.a.update_topic(topic)
+    await brokers.a.refresh_definitions()
+    assert topic.id not in brokers.a.topics
+    await brokers.a.create_topics([namesake])
+
+
+async def test_of_brokers_that_create_the_same_name_one_succeeds(brokers: Brokers) -> None:
+    for number in range(10):
+        made = [make_topic(f"t{number}"), make_topic(f"t{number}")]
+        results = await asyncio.gather(
+            brokers.a.create_topics(made[:1]), brokers.b.create_topics(made[1:]), return_exceptions=True
+        )
+        assert sorted(map(type, results), key=str) == [type(None), TopicExists]
+        await brokers.a.refresh_definitions()
+        await brokers.b.refresh_definitions()
+        assert brokers.a.topics == brokers.b.topics
+        assert len(brokers.a.topics) == number + 1
+
+
+async def test_a_topic_whose_name_was_announced_is_coordinated(brokers: Brokers) -> None:
+    assert await brokers.a.announce_sources(["mails", "other"]) == []
+    topic = make_topic("mails")
+    await brokers.b.create_topics([topic])
+    assert brokers.b.topics[topic.id].is_coordinated
+    with pytest.raises(OperationRefused):
+        await brokers.b.commit([append(topic.partition(0), b"x")])
+    await brokers.a.refresh_definitions()
+    assert brokers.a.topics[topic.id].is_coordinated
+    await brokers.a.commit([Put(Space.SOURCES, b"other", None)])
+    later = make_topic("other")
+    await brokers.b.create_topics([later])
+    assert not brokers.b.topics[later.id].is_coordinated
+
+
+async def test_a_topic_that_is_created_while_its_name_is_announced_is_not_overlooked(
+    brokers: Brokers,
+) -> None:
+    """The broker that creates it sees the name, or the one that announces it sees the topic."""
+    for number in range(20):
+        topic = make_topic(f"t{number}")
+        uncoordinated, _ = await asyncio.gather(
+            brokers.a.announce_sources([topic.name]), brokers.b.create_topics([topic])
+        )
+        assert brokers.b.topics[topic.id].is_coordinated is (uncoordinated == [])
+
+
 async def test_a_member_changes_neither_topics_nor_state(brokers: Brokers) -> None:
-    topic = make_topic()
-    for refused in (
-        brokers.b.create_topics([topic]),
-        brokers.b.update_topic(topic),
-        brokers.b.delete_topics([topic.id]),
-    ):
-        with pytest.raises(NotLeader):
-            await refused
+    with pytest.raises(NotLeader):
+        await brokers.b.update_topic(make_topic())
+    with pytest.raises(NotLeader):
+        await brokers.b.announce_sources(["mails"])
     with pytest.raises(NotLeader):
         brokers.b.commit([Put(Space.USERS, b"ada", b"1")])

@@ -70,7 +70,6 @@ async def _look_and_answer(
         if isinstance(result, UnknownTopic) and topic.name
     ]
     if missing and request.allow_auto_topic_creation and context.broker.settings.auto_create_topics:
-        context.require_coordinator()
         found = await _created(context, wanted, missing)
     answer = _answer(context, request, wanted, found)
     return answer if isinstance(answer, MetadataResponse) else await answer

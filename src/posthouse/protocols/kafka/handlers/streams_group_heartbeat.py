@@ -13,23 +13,15 @@ from posthouse.broker.groups.streams_assignor import Task, Tasks
 from posthouse.broker.groups.streams_member import StreamsBeat, UserEndpoint
 from posthouse.broker.groups.streams_topology import InternalTopic, Obstacle
 from posthouse.broker.topics import NewTopic
-from posthouse.model.errors import PosthouseError, TopicExists, Unavailable
+from posthouse.model.errors import PosthouseError, TopicExists
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.model.scopes import COORDINATOR
 from posthouse.protocols.kafka.codec.generated import streams_group_heartbeat as wire
-from posthouse.protocols.kafka.codec.generated.create_topics import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-)
 from posthouse.protocols.kafka.codec.generated.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,
     StreamsGroupHeartbeatResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.handlers import create_topics
 from posthouse.protocols.kafka.permissions import require_on_group, require_on_topic
 from posthouse.protocols.kafka.streams_topologies import decoded_topology
 from posthouse.protocols.kafka.topic_configs import kept_overrides
@@ -123,7 +115,7 @@ async def _create(context: Context, missing: Iterable[InternalTopic]) -> str:
             )
         except PosthouseError as error:
             failures.append(f"{each.name} ({error})")
-    failures += await (_created if context.broker.coordinates else _created_elsewhere)(context, wanted)
+    failures += await _created(context, wanted)
     if not failures:
         return ""
     more = f" and {len(failures) - _MOST_FAILURES} more" if len(failures) > _MOST_FAILURES else ""
@@ -137,35 +129,6 @@ async def _created(context: Context, wanted: Sequence[NewTopic]) -> list[str]:
         f"{new.name} ({error})"
         for new, error in zip(wanted, created, strict=True)
         if isinstance(error, PosthouseError) and not isinstance(error, TopicExists)
-    ]
-
-
-async def _created_elsewhere(context: Context, wanted: Sequence[NewTopic]) -> list[str]:
-    """The coordinator creates topics, in the name of the same client."""
-    request = CreateTopicsRequest(
-        topics=[
-            CreatableTopic(
-                name=each.name,
-                num_partitions=_DEFAULT if each.partitions is None else each.partitions,
-                replication_factor=_DEFAULT,
-                configs=[
-                    CreatableTopicConfig(name=name, value=value) for name, value in each.overrides.items()
-                ],
-            )
-            for each in wanted
-        ],
-        timeout_ms=_CREATE_MS,
-    )
-    try:
-        response = await context.ask_holder(COORDINATOR, create_topics.HANDLER.key, request)
-        await context.broker.refresh_definitions()
-    except Unavailable as error:
-        return [f"{each.name} ({error})" for each in wanted]
-    assert isinstance(response, CreateTopicsResponse)
-    return [
-        f"{each.name} ({each.error_message or ErrorCode(each.error_code).name})"
-        for each in response.topics
-        if each.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
     ]
 
 

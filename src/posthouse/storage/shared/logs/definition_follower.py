@@ -1,12 +1,17 @@
-"""Topics and cluster-wide state as the coordinator changes them, for members.
+"""Topics and cluster-wide state as other brokers change them.
 
 The database numbers the changes (`read_changes`). What has changed is read again as a whole: a topic with its
 logs, or a space of the state. A broker that is too far behind reads everything again.
+
+This broker changes topics, too, and knows then what it has done. So an answer that is older than its last
+change does not count: the question is repeated. (If the second answer is older as well, the database has
+lost changes, and what it has counts.) Topics that it is changing while the answer arrives are left alone, and
+asked for again.
 """
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from posthouse.model.errors import Unavailable
@@ -63,7 +68,12 @@ class DefinitionFollower:
         self._defaults = defaults
         self._subscribers: list[DefinitionsChanged] = []
         self.seen = 0
-        """The number of the last change that is known here. It may be set while nothing is followed."""
+        """The number of the last change that is known here. It may be set before `start`."""
+        self._last_own = 0
+        """The number of the last change that this broker has made."""
+        self.is_changing: Callable[[TopicId], bool] = lambda topic: False
+        """Whether this broker is changing the topic."""
+        self._coordinates_since: int | None = None
         self._looks = JoinedCalls(self._look, pause_seconds=_REFRESH_SECONDS)
         self._task: asyncio.Task[None] | None = None
 
@@ -78,15 +88,27 @@ class DefinitionFollower:
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._run(), name="shared storage definitions")
 
-    async def pause(self) -> None:
-        """Follow nothing until the next `start`."""
+    def changed_here(self, number: int) -> None:
+        """This broker has made the change of this number, and knows it."""
+        self._last_own = max(self._last_own, number)
+        if number == self.seen + 1:
+            self.seen = number
+
+    def coordinate(self) -> None:
+        """From now on only this broker changes cluster-wide state, which is not followed then."""
+        self._coordinates_since = self.seen
+
+    def stop_coordinating(self) -> None:
+        """What was changed meanwhile is read again."""
+        if self._coordinates_since is not None:
+            self.seen = min(self.seen, self._coordinates_since)
+        self._coordinates_since = None
+
+    async def stop(self) -> None:
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-
-    async def stop(self) -> None:
-        await self.pause()
         await self._looks.close()
 
     async def refresh(self) -> None:
@@ -109,12 +131,18 @@ class DefinitionFollower:
                 is_away = True
 
     async def _look(self) -> None:
+        found = await self._found()
+        if found is not None and found.last < self._last_own:
+            found = await self._found()
+        if found is not None:
+            # Nothing is awaited: what is known here, and what the subscribers were told, is the same.
+            change = self._apply(found)
+            if change.topics or change.deleted or change.state:
+                self.tell(change)
+
+    async def _found(self) -> _Found | None:
         async with self._readers.connection("asking for changes of topics and users") as connection:
-            found = await cut_if_cancelled(connection, self._ask(connection))
-        # Nothing is awaited: what is known here, and what the subscribers were told, is the same. While it
-        # pauses, this broker changes definitions itself, and what was found may be older.
-        if found is not None and self._task is not None:
-            self.tell(self._apply(found))
+            return await cut_if_cancelled(connection, self._ask(connection))
 
     async def _ask(self, connection: DatabaseConnection) -> _Found | None:
         found = await connection.execute("SELECT * FROM read_changes(%s)", [self.seen], prepare=True)
@@ -135,13 +163,20 @@ class DefinitionFollower:
         )
 
     def _apply(self, found: _Found) -> DefinitionChange:
-        known = list(self._topics) if found.asked is None else found.asked
-        deleted = [self._topics.pop(id) for id in known if id in self._topics and id not in found.topics]
+        asked = {*self._topics, *found.topics} if found.asked is None else set(found.asked)
+        left_alone = {id for id in asked if self.is_changing(id)}
+        topics = {id: topic for id, topic in found.topics.items() if id not in left_alone}
+        deleted = [
+            self._topics.pop(id) for id in asked - left_alone if id in self._topics and id not in topics
+        ]
         for topic in deleted:
             for partition in topic.partition_ids():
                 self._logs.remove(partition)
         for each in found.logs:
-            self._logs.add(each)
-        self._topics |= found.topics
-        self.seen = found.last
-        return DefinitionChange(topics=list(found.topics.values()), deleted=deleted, state=found.state)
+            if each.partition.topic in topics:
+                self._logs.add(each)
+        self._topics |= topics
+        if not left_alone:
+            self.seen = found.last
+        state = found.state if self._coordinates_since is None else {}
+        return DefinitionChange(topics=list(topics.values()), deleted=deleted, state=state)

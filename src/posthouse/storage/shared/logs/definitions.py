@@ -1,17 +1,20 @@
-"""Creating, changing and deleting topics in the database, by the coordinator.
+"""Creating, changing and deleting topics in the database.
 
-Every change is noted for the other brokers (`note_change`), in the same transaction.
+Any broker creates and deletes topics under its lease. Only the coordinator changes them: a change replaces
+the whole definition, so there must be one broker that knows it. Every change is noted for the other brokers
+(`note_change`), in the same transaction.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from posthouse.model.errors import TopicExists
+from posthouse.model.errors import TopicExists, UnknownTopic
 from posthouse.model.ids import TopicId
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
@@ -20,17 +23,25 @@ from posthouse.storage.operations import Put
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection, LeaseLost, meaning
 from posthouse.storage.shared.logs.loading import new_log, topic_uuid
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
-from posthouse.storage.shared.logs.topics_in_doubt import TopicsInDoubt
+from posthouse.storage.shared.logs.topics_in_doubt import CHECK_LEASE, LOCK_CHANGES, TopicsInDoubt
 from posthouse.storage.shared.time_limit import time_limit
 from posthouse.storage.spaces import CLUSTER_WIDE
 
 log = logging.getLogger(__name__)
 
-_PUT_TOPICS = """
+# A topic that is there already was created by the first try: see `_repeated`.
+_CREATE_TOPICS = """
 INSERT INTO topic (id, name, partitions, overrides, coordinated)
-SELECT * FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::boolean[])
-    ON CONFLICT (id) DO UPDATE SET name = excluded.name, partitions = excluded.partitions,
-       overrides = excluded.overrides, coordinated = topic.coordinated OR excluded.coordinated
+SELECT new.id, new.name, new.partitions, new.overrides, new.coordinated
+    OR EXISTS (SELECT FROM state WHERE space = 28 AND key_hash = sha256(convert_to(new.name, 'UTF8')))
+  FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::boolean[])
+       AS new (id, name, partitions, overrides, coordinated)
+    ON CONFLICT (id) DO NOTHING
+"""
+_CHANGE_TOPIC = """
+UPDATE topic SET partitions = %s, overrides = %s, coordinated = coordinated OR %s
+ WHERE id = %s AND deleted_at IS NULL
+RETURNING id
 """
 _PUT_LOGS = """
 INSERT INTO log (topic, partition, coordinated)
@@ -40,6 +51,8 @@ SELECT topic.id, number, topic.coordinated FROM topic, generate_series(0, topic.
 """
 _COORDINATE_LOGS = "UPDATE log SET coordinated = true WHERE topic = ANY (%s) AND NOT coordinated"
 _NAMESAKES = "SELECT name FROM topic WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL"
+_FOUND_LOGS = "SELECT log.id, topic, partition, coordinated FROM log WHERE topic = ANY (%s)"
+_UNCOORDINATED = "SELECT name FROM topic WHERE name = ANY (%s) AND NOT coordinated AND deleted_at IS NULL"
 _DELETE_TOPICS = "UPDATE topic SET deleted_at = now() WHERE id = ANY (%s) AND deleted_at IS NULL"
 _DELETE_LOGS = "UPDATE log SET deleted = true WHERE topic = ANY (%s) AND NOT deleted"
 _LOCK_LOGS = "SELECT lock_logs(%s)"
@@ -56,6 +69,16 @@ _PAUSES = (0.1, 0.5, 1.0)
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """What a transaction has left."""
+
+    logs: Sequence[tuple[int, UUID, int, bool]]
+    """All logs of the topics: number, topic, partition, and whether it is coordinated."""
+    number: int
+    """Of the change."""
+
+
 class Definitions:
     """Every statement may be repeated after a lost connection: topic ids are never used twice."""
 
@@ -68,8 +91,11 @@ class Definitions:
         logs: SharedLogs,
         defaults: TopicConfig,
         changed: DefinitionsChanged,
+        changed_here: Callable[[int], None],
     ) -> None:
-        """`changed` is told of changes that failed for this broker and yet count."""
+        """`changed` is told of changes that failed for this broker and yet count, `changed_here` gets the
+        number of every change that this broker has made."""
+        self._changed_here = changed_here
         self._database = database
         self._holder = holder
         self._epoch = epoch
@@ -79,30 +105,27 @@ class Definitions:
         self.settle = self._in_doubt.settle
         self.close = self._in_doubt.close
 
-    @property
-    def are_in_doubt(self) -> bool:
-        """Whether the outcome of a change is not known."""
-        return bool(self._in_doubt)
+        self.is_changing = self._in_doubt.is_changing
+        """Whether a change of the topic by this broker is under way, or its outcome is not known."""
 
-    async def put(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
-        """Create or change topics. Raises TopicExists if another topic has the name.
+    async def create(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
+        """Raises TopicExists if there is another topic with the name of one of them.
 
         If it is not known at the end whether the database has done it, `settle` finds out.
         """
         by_id = {topic.id: topic for topic in topics}
-        with self._in_doubt.change(by_id):
-            rows = await self._repeated(
-                lambda connection: self._put(connection, topics, state), _names(topics)
-            )
-        for id, topic_id, partition in rows:
-            made = new_log(id, by_id[TopicId(topic_id.bytes)], partition)
-            self._logs.add(made)
-        self.topics |= by_id
 
-    async def _put(
+        async def create(connection: DatabaseConnection) -> _Stored:
+            await self._check_lease(connection)
+            await connection.execute(LOCK_CHANGES)
+            return await self._create(connection, topics, state)
+
+        with self._in_doubt.change(by_id):
+            self._learn(by_id, await self._repeated(create, _names(topics)))
+
+    async def _create(
         self, connection: DatabaseConnection, topics: Sequence[Topic], state: Sequence[Put]
-    ) -> list[tuple[int, UUID, int]]:
-        """All logs of the topics: number, topic and partition."""
+    ) -> _Stored:
         ids = [topic_uuid(topic.id) for topic in topics]
         names = [topic.name for topic in topics]
         partitions = [topic.partitions for topic in topics]
@@ -111,18 +134,52 @@ class Definitions:
         namesake = await (await connection.execute(_NAMESAKES, [names, ids])).fetchone()
         if namesake is not None:
             raise TopicExists(f"topic {namesake[0]!r} exists already")
-        await connection.execute(_PUT_TOPICS, [ids, names, partitions, overrides, coordinated])
+        await connection.execute(_CREATE_TOPICS, [ids, names, partitions, overrides, coordinated])
         await connection.execute(_PUT_LOGS, [ids])
-        if any(coordinated):
-            chosen = [id for id, is_coordinated in zip(ids, coordinated, strict=True) if is_coordinated]
-            await _locked(connection, _COORDINATE_LOGS, chosen)
         for put in state:
             await connection.execute(_PUT_STATE, [int(put.space), put.owner, put.key, put.value])
-        found = await connection.execute("SELECT id, topic, partition FROM log WHERE topic = ANY (%s)", [ids])
-        rows = await found.fetchall()
         spaces = {int(put.space) for put in state if put.space in CLUSTER_WIDE}
-        await connection.execute(_NOTE_CHANGE, [ids, list(spaces)])
-        return rows
+        return await _stored(connection, ids, list(spaces))
+
+    async def change(self, topic: Topic) -> None:
+        """As the coordinator. Raises UnknownTopic if another broker has deleted it."""
+        id = topic_uuid(topic.id)
+        is_coordinated = topic.is_coordinated or topic.is_internal
+
+        async def change(connection: DatabaseConnection) -> _Stored:
+            await self._check_coordinator(connection)
+            values = [topic.partitions, Jsonb(dict(topic.overrides)), is_coordinated, id]
+            if await (await connection.execute(_CHANGE_TOPIC, values)).fetchone() is None:
+                raise UnknownTopic(f"there is no topic {topic.name!r}: it was deleted meanwhile")
+            await connection.execute(_PUT_LOGS, [[id]])
+            if is_coordinated:
+                await _locked(connection, _COORDINATE_LOGS, [id])
+            return await _stored(connection, [id], [])
+
+        with self._in_doubt.change([topic.id]):
+            self._learn({topic.id: topic}, await self._repeated(change, topic.name))
+
+    def _learn(self, topics: Mapping[TopicId, Topic], stored: _Stored) -> None:
+        coordinated: set[TopicId] = set()
+        for id, topic_id, partition, is_coordinated in stored.logs:
+            topic = topics[TopicId(topic_id.bytes)]
+            self._logs.add(new_log(id, topic, partition))
+            if is_coordinated:
+                coordinated.add(topic.id)
+        self.topics |= {id: replace(topic, is_coordinated=id in coordinated) for id, topic in topics.items()}
+        self._changed_here(stored.number)
+
+    async def uncoordinated(self, names: Sequence[str]) -> list[str]:
+        """Those of these names that topics have which are not coordinated. A topic that is created after the
+        call sees what was committed before it. Raises DatabaseAway, LeaseLost."""
+
+        async def ask(connection: DatabaseConnection) -> list[str]:
+            await self._check_lease(connection)
+            await connection.execute(LOCK_CHANGES)
+            found = await connection.execute(_UNCOORDINATED, [list(names)])
+            return [name for (name,) in await found.fetchall()]
+
+        return await self._repeated(ask, ", ".join(names[:3]))
 
     async def delete(self, topics: Sequence[TopicId]) -> None:
         """Mark them; housekeeping removes rows and objects.
@@ -133,13 +190,14 @@ class Definitions:
         known = [self.topics[id] for id in topics if id in self.topics]
         ids = [topic_uuid(id) for id in topics]
 
-        async def delete(connection: DatabaseConnection) -> None:
+        async def delete(connection: DatabaseConnection) -> int:
+            await self._check_lease(connection)
             await _delete(connection, ids)
-            await connection.execute(_NOTE_CHANGE, [ids, []])
+            return await _noted(connection, ids, [])
 
         with self._in_doubt.change(topics):
             try:
-                await self._repeated(delete, _names(known))
+                self._changed_here(await self._repeated(delete, _names(known)))
             finally:
                 for topic in known:
                     self.topics.pop(topic.id, None)
@@ -164,13 +222,27 @@ class Definitions:
         try:
             with time_limit(connection, 2 * _STATEMENT_SECONDS):
                 async with meaning(f"changing {names}"), connection.transaction():
-                    await self._check_coordinator(connection)
                     return await work(connection)
         finally:
             await connection.close()
 
+    async def _check_lease(self, connection: DatabaseConnection) -> None:
+        await connection.execute(CHECK_LEASE, [self._holder, self._epoch])
+
     async def _check_coordinator(self, connection: DatabaseConnection) -> None:
         await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
+
+
+async def _stored(connection: DatabaseConnection, topics: Sequence[UUID], spaces: Sequence[int]) -> _Stored:
+    """The last step of a transaction."""
+    found = await connection.execute(_FOUND_LOGS, [list(topics)])
+    logs = await found.fetchall()
+    return _Stored(logs=logs, number=await _noted(connection, topics, spaces))
+
+
+async def _noted(connection: DatabaseConnection, topics: Sequence[UUID], spaces: Sequence[int]) -> int:
+    [(number,)] = await (await connection.execute(_NOTE_CHANGE, [list(topics), list(spaces)])).fetchall()
+    return int(number)
 
 
 async def _delete(connection: DatabaseConnection, topics: Sequence[UUID]) -> None:

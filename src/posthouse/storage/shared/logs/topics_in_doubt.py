@@ -2,11 +2,12 @@
 
 Other brokers act on what the database has, so this broker finds out what that is, in the background until the
 database answers, and adopts it. `settle` is to be awaited before anything depends on the name of a topic.
-After a takeover nothing is in doubt: the new coordinator has loaded everything.
+After its lease is lost nothing is in doubt: the broker loads everything again.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,9 +31,10 @@ _PAUSE_SECONDS = 0.2
 _LONGEST_PAUSE_SECONDS = 1.0
 _ANSWER_SECONDS = 15.0
 
-# Every change of topics locks this row as its last step before it is committed. With the lock, no commit of a
-# change in doubt is still on its way.
-_WAIT_FOR_CHANGES = "SELECT FROM last_change FOR UPDATE"
+CHECK_LEASE = "SELECT check_lease(%s, %s)"
+LOCK_CHANGES = "SELECT FROM last_change FOR UPDATE"
+"""Every change of topics locks this row, at the latest as its last step. With the lock, no commit of a change
+is still on its way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -68,6 +70,7 @@ class TopicsInDoubt:
         self._changed = changed
         self._doubts: dict[TopicId, _Doubt] = {}
         """Without topics that are being changed again: that change decides."""
+        self._under_way: Counter[TopicId] = Counter()
         self._settling = JoinedCalls(self._settle)
         self._task: asyncio.Task[None] | None = None
         self._is_closed = False
@@ -76,12 +79,20 @@ class TopicsInDoubt:
     def change(self, topics: Iterable[TopicId]) -> Iterator[None]:
         """Around a change of these topics. If it fails, they are in doubt."""
         before = {id: self._before(id) for id in topics}
+        self._under_way.update(list(before))
         try:
             yield
         except BaseException:
             self._doubts |= before
             self._start()
             raise
+        finally:
+            self._under_way.subtract(list(before))
+            self._under_way = +self._under_way
+
+    def is_changing(self, topic: TopicId) -> bool:
+        """Whether a change of it is under way, or in doubt."""
+        return topic in self._under_way or topic in self._doubts
 
     def _before(self, id: TopicId) -> _Doubt:
         earlier = self._doubts.pop(id, None)
@@ -117,7 +128,7 @@ class TopicsInDoubt:
             try:
                 await self.settle()
             except StorageFenced as error:
-                log.warning("topics in doubt are left to the next coordinator: %s", error)
+                log.warning("topics in doubt are left to the next lease: %s", error)
                 return
             except Unavailable as error:
                 if pause == _PAUSE_SECONDS:  # one line for an outage, however long it is
@@ -144,8 +155,8 @@ class TopicsInDoubt:
         """Those of the topics that exist, and their logs."""
         async with meaning("finding out whether topics were changed"):
             async with connection.transaction():
-                await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
-                await connection.execute(_WAIT_FOR_CHANGES)
+                await connection.execute(CHECK_LEASE, [self._holder, self._epoch])
+                await connection.execute(LOCK_CHANGES)
             async with connection.transaction():
                 await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
                 topics = await load_topics(connection, self._defaults, [topic_uuid(id) for id in ids])

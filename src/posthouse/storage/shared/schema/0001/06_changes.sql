@@ -2,6 +2,10 @@
 -- Brokers ask for it a few times each second.
 
 -- One row. Its lock is held until the change counts, so changes become visible in the order of their numbers.
+--
+-- Any broker creates topics. The transaction locks this row as soon as its lease is checked, so that it sees a topic of the
+-- same name and whether the name was announced as a source of queues (space 28). It waits for no lock afterwards, because all
+-- rows that it locks are its own: the order of locks in 03_commit.sql is kept.
 CREATE TABLE last_change (
     single boolean PRIMARY KEY DEFAULT true CHECK (single),
     seq bigint NOT NULL DEFAULT 0,
@@ -20,13 +24,14 @@ CREATE TABLE change (
     changed_at timestamptz NOT NULL
 );
 
--- In the transaction that changes them, as its last step: others wait for the number.
-CREATE FUNCTION note_change(p_topics uuid[], p_spaces smallint[]) RETURNS void LANGUAGE plpgsql AS $$
+-- In the transaction that changes them, as its last step: others wait for the number, which is returned.
+CREATE FUNCTION note_change(p_topics uuid[], p_spaces smallint[]) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     number bigint;
 BEGIN
     UPDATE last_change SET seq = seq + 1 RETURNING seq INTO number;
     INSERT INTO change (seq, topics, spaces, changed_at) VALUES (number, p_topics, p_spaces, clock_timestamp());
+    RETURN number;
 END $$;
 
 -- The changes after `p_since`, and the number of the last one. Unless it is complete, the caller has to read all
