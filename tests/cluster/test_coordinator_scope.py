@@ -1,5 +1,5 @@
-"""The coordinator moves from broker to broker while they serve: clients of Kafka stay connected, clients of
-queues connect again, and nothing is left behind."""
+"""The coordinator and the queues move from broker to broker while they serve: clients of Kafka stay
+connected, clients of queues connect again, and nothing is left behind."""
 
 import asyncio
 import gc
@@ -22,7 +22,7 @@ from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.transactions.transaction import Transaction
 from posthouse.model.ids import TopicId
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.node import Node
 from posthouse.protocols.kafka.codec.generated.create_topics import CreateTopicsResponse
 from posthouse.protocols.kafka.codec.generated.describe_producers import (
@@ -37,6 +37,7 @@ from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Address
 from posthouse.storage.shared.engine import SharedStorage
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 from tests.certificates import Authority
 from tests.cluster.cuttable import CuttableDatabase
@@ -48,6 +49,7 @@ pytestmark = pytest.mark.timeout(180)
 
 Sql = psycopg.Connection[tuple[object, ...]]
 SECONDS = 60
+QUEUES = scope_of_namespace("/")
 
 
 def app_of(each: Node) -> App:
@@ -69,6 +71,19 @@ async def moved(sql: Sql, to: Node, made: list[Node]) -> None:
     await until(
         lambda: all(one.view.holder is not None and one.view.holder.name == name for one in made), SECONDS
     )
+
+
+async def queues_moved(sql: Sql, to: Node, made: list[Node]) -> None:
+    """The same with the scope of the default namespace."""
+    name = to.parts.place.name
+    sql.execute("SELECT want_scope(%s, %s)", [QUEUES.name, name])
+    await until(lambda: app_of(to).broker.holds(QUEUES), SECONDS)
+    await until(lambda: [_holder_of_queues(one) for one in made] == [name] * len(made), SECONDS)
+
+
+def _holder_of_queues(one: Node) -> str | None:
+    holder = one.view.holder_of(QUEUES)
+    return None if holder is None else holder.name
 
 
 async def create(wire: Wire, name: str) -> TopicId:
@@ -209,6 +224,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
     async with nodes(url, "a", "b", times=CALM) as made, AsyncExitStack() as stack:
         await know_each_other(made)
         first, second = made
+        await queues_moved(sql, first, made)
         wires = [await stack.enter_async_context(Wire(str(each.listeners["kafka"]))) for each in made]
         wire = wires[1]
         connection = await aio_pika.connect_robust(
@@ -239,6 +255,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
         for number in range(6):
             to, other = (second, first) if number % 2 == 0 else (first, second)
             await moved(sql, to, made)
+            await queues_moved(sql, to, made)
             await publish()
             own = wires[made.index(to)]
             produced = await own.ask(produce_request(source, batch_of(b"by Kafka")), ProduceResponse)
@@ -246,8 +263,7 @@ async def test_moves_there_and_back_leave_nothing_behind(url: str, sql: Sql) -> 
             sent.append(b"by Kafka")
             await transaction.write(b"%d" % number)
             left = app_of(other).broker
-            assert [list(each.queues) for each in left.namespaces] == [[]]
-            assert not left.namespaces.sources.is_loaded
+            assert not list(left.namespaces) and not left.namespaces.sources.by_topic
             assert not left.namespaces.progress_writer._changed and not len(left.namespaces.background)
             await until(partial(is_in_queue, to, sent), SECONDS)
             if number % 2 == 1:  # both have been here before
@@ -300,7 +316,7 @@ async def cuttable(url: str) -> AsyncIterator[tuple[CuttableDatabase, str]]:
 async def test_a_load_that_fails_leaves_a_working_member(
     url: str, sql: Sql, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database is away in the middle of it. The next attempt succeeds."""
+    """The database is away in the middle of it. The next attempt succeeds, and so do those of others."""
     caplog.set_level(logging.INFO)
     async with cuttable(url) as (way, own_url), nodes(url, "a") as (first,), AsyncExitStack() as stack:
         second = node(own_url, "b")
@@ -312,29 +328,29 @@ async def test_a_load_that_fails_leaves_a_working_member(
         lease = second.parts.life.lease
         load, attempts = Namespaces.load, 0
 
-        async def failing(namespaces: Namespaces) -> None:
+        async def failing(namespaces: Namespaces, scope: Scope, shared: SharedState) -> None:
             nonlocal attempts
-            if namespaces is app_of(second).broker.namespaces:
+            if namespaces is app_of(second).broker.namespaces and scope == QUEUES:
                 attempts += 1
                 if attempts == 1:
                     way.cut()
                     asyncio.get_running_loop().call_later(0.3, way.mend)
                     assert namespaces.storage.shared_state is not None
                     await namespaces.storage.shared_state.of_owners(Space.QUEUES, [b"q"])
-            await load(namespaces)
+            await load(namespaces, scope, shared)
 
+        await queues_moved(sql, first, [first])
         monkeypatch.setattr(Namespaces, "load", failing)
-        sql.execute("SELECT want_scope('coordinator', 'b')")
-        await until(lambda: "cannot serve as the coordinator" in caplog.text, SECONDS)
-        assert not app_of(second).broker.coordinates
-        assert not app_of(second).broker.namespaces.sources.is_loaded
+        sql.execute("SELECT want_scope(%s, 'b')", [QUEUES.name])
+        await until(lambda: f"broker b cannot load {QUEUES}" in caplog.text, SECONDS)
+        assert not app_of(second).broker.holds(QUEUES)
+        assert not app_of(second).broker.namespaces.of_scope(QUEUES)
         await until(lambda: second.parts.life.lease is not None and not second.parts.life.lease.is_lost)
         produced = await wire.ask(produce_request(topic, batch_of(b"x")), ProduceResponse)
         assert produced.responses[0].partition_responses[0].error_code == 0
-        await until(lambda: coordinates(first)() or coordinates(second)(), SECONDS)
-        await until(coordinates(second), SECONDS)
+        await until(lambda: app_of(second).broker.holds(QUEUES), SECONDS)
         assert attempts >= 2
         await create(wire, "u")
         assert second.parts.life.lease is lease, "under the same lease"
-        assert lease is not None and lease.holds(COORDINATOR)
+        assert lease is not None and lease.holds(QUEUES)
         assert "closes all connections" not in caplog.text

@@ -104,7 +104,7 @@ def stopped_backend(connection: DatabaseConnection) -> Iterator[None]:
 async def test_loading_from_a_database_that_hangs_can_be_cancelled(database: Database) -> None:
     connection = await database.connect("test")
     with stopped_backend(connection):
-        work = loading.load(connection, TopicConfig(), coordinates=True)
+        work = loading.load(connection, TopicConfig(), coordinates=True, has_all=True)
         loaded = asyncio.create_task(cut_if_cancelled(connection, work))
         await asyncio.sleep(0.2)
         loaded.cancel()
@@ -119,7 +119,7 @@ async def test_loading_from_a_database_that_hangs_ends(
     monkeypatch.setattr(loading, "_STALL_SECONDS", 0.3)
     connection = await database.connect("test")
     with stopped_backend(connection), pytest.raises(DatabaseAway, match="loading the logs"):
-        await asyncio.wait_for(loading.load(connection, TopicConfig(), coordinates=True), 3)
+        await asyncio.wait_for(loading.load(connection, TopicConfig(), coordinates=True, has_all=True), 3)
     await connection.close()
 
 

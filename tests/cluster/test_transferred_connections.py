@@ -22,7 +22,7 @@ from posthouse.cluster.preamble import AnyPassage, Refusal
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import PLAIN, ProvenUser
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import COORDINATOR, scope_of_namespace
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.introduction import Origin
 from posthouse.settings import ClientCertificates
@@ -382,8 +382,8 @@ async def test_no_broker_holds_the_scope(caplog: pytest.LogCaptureFixture) -> No
             await made.wire().open()
         assert (closed.value.code, closed.value.text) == (
             320,
-            "CONNECTION_FORCED - the virtual host cannot be served now: no broker is the coordinator; "
-            "connect again",
+            "CONNECTION_FORCED - the virtual host cannot be served now: no broker is the holder of "
+            "namespaces/10; connect again",
         )
         await until(lambda: not made.member.connections)
         assert made.member._gate.counters.offences == offences
@@ -487,11 +487,9 @@ async def test_a_holder_that_refuses_is_asked_again_until_it_holds_the_scope() -
             assert refusals == 2
 
 
-async def test_a_broker_that_does_not_hold_the_scope_any_more_transfers_no_further(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_broker_that_does_not_hold_the_scope_any_more_transfers_no_further() -> None:
     async with brokers() as made:
-        monkeypatch.setattr(made.coordinator.broker, "coordinates", False)
+        made.coordinator.broker.namespaces.held.release(scope_of_namespace("/"))
         with pytest.raises(Closed) as closed:
             await made.wire().open()
         assert (closed.value.code, closed.value.text) == (
@@ -499,7 +497,6 @@ async def test_a_broker_that_does_not_hold_the_scope_any_more_transfers_no_furth
             "CONNECTION_FORCED - another broker serves the virtual host now; connect again",
         )
         assert len(made.passages) == 1
-        monkeypatch.undo()
 
 
 async def test_another_holder_is_known_before_the_first_has_answered() -> None:

@@ -17,6 +17,7 @@ from posthouse.cluster.preamble import AnyPassage, Refusal, TransferPassage
 from posthouse.cluster.transferring import ScopeTransfer
 from posthouse.model.address import Address
 from posthouse.model.clock import SystemClock
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.introduction import Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.membership import Membership
@@ -87,6 +88,7 @@ async def brokers(patience_seconds: float = 10.0, **settings: Any) -> AsyncItera
     made_settings = on_any_port(memory=True, **settings)
     coordinator = App(made_settings, storage=log, transfer=transfer)
     await coordinator.start()
+    await log.scopes.take(coordinator.broker, *NAMESPACES)
     storage = MemberStorage(log, clock)
     member = App(
         made_settings, storage=storage, membership=Membership(own=OWN, view=lambda: VIEW), transfer=transfer
