@@ -1,12 +1,13 @@
 """Scopes: what one broker of a cluster does for all of them, in parts that can lie with different brokers.
 
-A scope has one holder at a time. `coordinator` is everything that is not split: queues, the schedule,
-definitions, and the housekeeping that looks at all logs together. Three kinds are spread over all brokers:
+A scope has one holder at a time. `coordinator` is everything that is not split: settings of topics, users and
+permissions, and the housekeeping that looks at all logs together. Four kinds are spread over all brokers:
 
 - Consumer groups and share groups, by the hash of their name. Both are in the same scopes, because a name
   belongs to a group of one kind only.
 - Transactional ids, by the hash of what is before their last slash: ids of one job, `NAME/0`, `NAME/1` and so
   on, can be committed together, so they are in one scope.
+- Namespaces with their exchanges, queues and delayed messages, by the hash of their name.
 - Housekeeping of logs, by a hash of the number of the log. So the partitions of a large topic are spread,
   too. A hash, because numbers come in patterns: the data and the references of queues take turns, for
   example.
@@ -22,9 +23,12 @@ from types import MappingProxyType
 GROUP_SCOPES = 64
 TRANSACTION_SCOPES = GROUP_SCOPES
 """As many, because both use `shard_of`."""
+NAMESPACE_SCOPES = 16
+"""A divisor of the number of the others: see `shard_of_namespace`. Few clusters have more namespaces."""
 HOUSEKEEPING_SCOPES = 16
 _GROUPS = "groups"
 _TRANSACTIONS = "transactions"
+_NAMESPACES = "namespaces"
 _HOUSEKEEPING = "housekeeping"
 _GOLDEN_RATIO = 2654435761
 """Of 2^32: multiples of it are spread evenly."""
@@ -39,7 +43,7 @@ class Scope:
 
     @property
     def kind(self) -> str:
-        """`coordinator`, `groups`, `transactions` or `housekeeping`."""
+        """`coordinator`, `groups`, `transactions`, `namespaces` or `housekeeping`."""
         return self.name.partition("/")[0]
 
     @property
@@ -51,6 +55,11 @@ class Scope:
     def transaction_shard(self) -> int | None:
         """The number of a scope of transactional ids; None for any other."""
         return self._shard_of_kind(_TRANSACTIONS)
+
+    @property
+    def namespace_shard(self) -> int | None:
+        """The number of a scope of namespaces; None for any other."""
+        return self._shard_of_kind(_NAMESPACES)
 
     @property
     def log_shard(self) -> int | None:
@@ -65,12 +74,18 @@ class Scope:
 COORDINATOR = Scope("coordinator")
 GROUPS = tuple(Scope(f"{_GROUPS}/{number:02}") for number in range(GROUP_SCOPES))
 TRANSACTIONS = tuple(Scope(f"{_TRANSACTIONS}/{number:02}") for number in range(TRANSACTION_SCOPES))
+NAMESPACES = tuple(Scope(f"{_NAMESPACES}/{number:02}") for number in range(NAMESPACE_SCOPES))
 HOUSEKEEPING = tuple(Scope(f"{_HOUSEKEEPING}/{number:02}") for number in range(HOUSEKEEPING_SCOPES))
 SPREAD: Mapping[str, tuple[Scope, ...]] = MappingProxyType(
-    {_GROUPS: GROUPS, _TRANSACTIONS: TRANSACTIONS, _HOUSEKEEPING: HOUSEKEEPING}
+    {
+        _GROUPS: GROUPS,
+        _TRANSACTIONS: TRANSACTIONS,
+        _NAMESPACES: NAMESPACES,
+        _HOUSEKEEPING: HOUSEKEEPING,
+    }
 )
 """Those that are spread over all brokers, by kind."""
-SCOPES = (COORDINATOR, *GROUPS, *TRANSACTIONS, *HOUSEKEEPING)
+SCOPES = (COORDINATOR, *GROUPS, *TRANSACTIONS, *NAMESPACES, *HOUSEKEEPING)
 
 
 def shard_of(owner: bytes) -> int:
@@ -100,7 +115,16 @@ def scope_of_job(name: str) -> Scope:
 
 def scope_of_namespace(namespace: str) -> Scope:
     """Its holder serves the queues of the namespace, which AMQP calls a virtual host."""
-    return COORDINATOR
+    return NAMESPACES[shard_of_namespace(namespace)]
+
+
+def shard_of_namespace(namespace: str) -> int:
+    return shard_of(namespace.encode()) % NAMESPACE_SCOPES
+
+
+def owner_shards(namespace_shard: int) -> range:
+    """What `shard_of` gives for the names of the namespaces of this scope."""
+    return range(namespace_shard, GROUP_SCOPES, NAMESPACE_SCOPES)
 
 
 def shard_of_log(log: int) -> int:
