@@ -17,9 +17,11 @@ from posthouse.protocols.admin.handlers import (
     acls,
     bindings,
     brokers,
+    connections,
     exchanges,
     groups,
     overview,
+    queues,
     quotas,
     topics,
     transactions,
@@ -88,18 +90,11 @@ class OverviewSource(_OfCluster):
 class ConnectionSource(_OfCluster):
     async def sample(self) -> Sample:
         found: dict[str, msgspec.Struct] = {}
-        async for served, connection in in_turns(list(self._context.listeners.connections())):
-            info = connection.info
-            found[info.peer] = ConnectionState(
-                peer=info.peer,
-                listener=served.name,
-                protocol=info.protocol,
-                user=info.user,
-                client=info.client,
-                namespace=info.namespace,
-                paused=info.is_paused,
-                channels=len(info.channels),
-            )
+        async for served, connection in in_turns(list(self._context.listeners.clients())):
+            view = connections.view(served.name, connection.info, channels=0)
+            found[view.peer] = _connection_state(view)
+        async for each in connections.LISTED.all(self._context, Paging()):
+            found[each.peer] = _connection_state(each)
         return found
 
 
@@ -143,9 +138,10 @@ class QueueSource(_Source):
     async def sample(self) -> Sample:
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
-            prefix = quote(namespace.name, safe="")
             async for queue in in_turns(list(namespace.queues.values())):
-                found[f"{prefix}/{quote(queue.name, safe='')}"] = _queue_state(queue)
+                found[_path(namespace.name, queue.name)] = _queue_state(queue)
+        async for each in queues.LISTED.all(self._context, queues.QueuePaging(brief=True)):
+            found[_path(each.namespace, each.name)] = msgspec.convert(each, QueueState, from_attributes=True)
         return found
 
 
@@ -188,15 +184,15 @@ class ExchangeSource(_Source):
     async def sample(self) -> Sample:
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
-            prefix = quote(namespace.name, safe="")
             async for exchange in in_turns(namespace.router.exchanges()):
-                name = f"{prefix}/{quote(exchange.name, safe='')}"
-                found[name] = exchanges.view(namespace.name, exchange)
+                found[_path(namespace.name, exchange.name)] = exchanges.view(namespace.name, exchange)
+        async for each in exchanges.LISTED.all(self._context, exchanges.ExchangePaging()):
+            found[_path(each.namespace, each.name)] = each
         return found
 
 
 class BindingSource(_Source):
-    """Names are those by which lists of bindings are sorted."""
+    """Names are their ids."""
 
     seconds = DECLARED_SECONDS
 
@@ -208,7 +204,10 @@ class BindingSource(_Source):
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
             async for binding in in_turns(namespace.router.bindings()):
-                found[bindings.place(namespace.name, binding)] = bindings.view(namespace.name, binding)
+                view = bindings.view(namespace.name, binding)
+                found[view.id] = view
+        async for each in bindings.LISTED.all(self._context, bindings.BindingPaging()):
+            found[each.id] = each
         return found
 
 
@@ -253,6 +252,23 @@ class BrokerSource(_OfCluster):
             str(each.id): BrokerState(id=each.id, name=each.name, role=each.role, version=each.version)
             for each in found
         }
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def _connection_state(view: connections.ConnectionView) -> ConnectionState:
+    return ConnectionState(
+        peer=view.peer,
+        listener=view.listener,
+        protocol=view.protocol,
+        user=view.user,
+        client=view.client,
+        namespace=view.namespace,
+        paused=view.paused,
+        channels=view.channels_total,
+    )
 
 
 def _queue_state(queue: LogQueue) -> QueueState:

@@ -5,7 +5,7 @@ client who has sent it. That broker checks the permissions, and its audit log ha
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urlencode
@@ -16,13 +16,16 @@ import h11
 from posthouse.model.address import UNKNOWN, Address
 from posthouse.model.proven_user import BROKER, ProvenUser
 from posthouse.model.scopes import Scope
+from posthouse.protocols.admin.browsers import READING
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.relay import Relay
 
-_SECONDS = 30.0
+_SECONDS: Final = 30.0
+_CHANGE_SECONDS: Final = 600.0
+"""Moving a million messages takes a while."""
 _MOST_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
@@ -68,13 +71,23 @@ class OtherBrokers:
             found.setdefault(holder.incarnation, scope)
         return list(found.values())
 
+    async def read(
+        self, scope: Scope, path: Sequence[str], query: Mapping[str, str], caller: Caller
+    ) -> bytes:
+        """What a GET is answered with, for a part of a whole. Raises Problem and Unavailable."""
+        request = HttpRequest(method="GET", segments=path, query=query, headers={})
+        answer = await self.ask(scope, request, caller)
+        if answer.status != 200 or not isinstance(answer.body, bytes):
+            raise Problem(503, f"the broker that holds {scope} answered {request.path} with {answer.status}")
+        return answer.body
+
     async def ask(self, scope: Scope, request: HttpRequest, caller: Caller) -> Response:
         """Raises Problem, and Unavailable if the broker cannot be reached."""
         if self._relay is None:
             raise Problem(503, f"{scope} is held by another broker, which this one does not ask")
         connected = await self._relay.connect(caller.listener, caller.client, caller.user, scope)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_SECONDS if request.method in READING else _CHANGE_SECONDS):
                 reader, writer = await asyncio.open_connection(sock=connected)
                 try:
                     return await _answer(reader, writer, request)
@@ -89,7 +102,7 @@ async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: HttpRequest
 ) -> Response:
     http = h11.Connection(h11.CLIENT)
-    headers = [("host", "localhost"), ("content-length", str(len(request.body))), *_type_of(request)]
+    headers = [("host", "localhost"), ("content-length", str(len(request.body))), *_headers_of(request)]
     head = h11.Request(method=request.method, target=_target(request), headers=headers)
     for sent in (head, h11.Data(data=request.body), h11.EndOfMessage()):
         writer.write(http.send(sent) or b"")
@@ -111,9 +124,11 @@ async def _answer(
             raise EOFError("the connection was closed")
 
 
-def _type_of(request: HttpRequest) -> list[tuple[str, str]]:
-    found = request.headers.get("content-type")
-    return [] if found is None else [("content-type", found)]
+_SENT: Final = ("content-type", "x-reason")
+
+
+def _headers_of(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(name, request.headers[name]) for name in _SENT if name in request.headers]
 
 
 def _target(request: HttpRequest) -> str:
@@ -121,7 +136,7 @@ def _target(request: HttpRequest) -> str:
     return f"{path}?{urlencode(request.query)}" if request.query else path
 
 
-_KEPT: Final = frozenset({b"www-authenticate"})
+_KEPT: Final = frozenset({b"www-authenticate", b"location"})
 
 
 def _response(answered: h11.Response, body: bytes) -> Response:
