@@ -421,14 +421,12 @@ async def test_totals_of_all_brokers(brokers: TwoBrokers, http: httpx.AsyncClien
 async def test_definitions_go_to_the_brokers_that_serve_their_virtual_hosts(
     brokers: TwoBrokers, http: httpx.AsyncClient
 ) -> None:
-    document = {
-        kind: [each | {"vhost": vhost} for vhost in (HERE, THERE)]
-        for kind, each in {
-            "exchanges": {"name": "news", "type": "fanout"},
-            "queues": {"name": "mails", "durable": True},
-            "bindings": {"source": "news", "destination": "mails", "destination_type": "queue"},
-        }.items()
+    declared: dict[str, dict[str, Any]] = {
+        "exchanges": {"name": "news", "type": "fanout"},
+        "queues": {"name": "mails", "durable": True},
+        "bindings": {"source": "news", "destination": "mails", "destination_type": "queue"},
     }
+    document = {kind: [each | {"vhost": vhost} for vhost in (HERE, THERE)] for kind, each in declared.items()}
     answered(await http.post("/api/definitions", json=document), 204)
     assert (_queues(brokers.coordinator), _queues(brokers.member)) == ({HERE: ["mails"]}, {THERE: ["mails"]})
     exported = answered(await http.get("/api/definitions"))
