@@ -13,7 +13,6 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.queues.names import DEFAULT_NAMESPACE
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
@@ -237,7 +236,7 @@ def _objects(document: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
 
 
 def _vhost(context: CallContext, each: Mapping[str, Any], field: str = "vhost") -> str:
-    name = text(each, field, DEFAULT_NAMESPACE)
+    name = text(each, field, "/")
     if name not in namespace_names(context):
         raise ManagementRefusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}")
     return name
