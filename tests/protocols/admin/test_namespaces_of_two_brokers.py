@@ -15,12 +15,17 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.brokers import ClusterView
 from posthouse.model.scopes import GROUPS, NAMESPACES, Scope, scope_of_namespace
 from posthouse.protocols.admin.endpoints import ENDPOINTS
 from posthouse.protocols.admin.handlers.queues import LISTED, Counters, QueueSummary
+from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
 from posthouse.protocols.admin.paging import Page, Paging
+from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.membership import Membership
 from posthouse.settings import Authentication
 from tests.protocols.admin.clients import answered
+from tests.protocols.kafka.members import COORDINATOR, OWN
 from tests.protocols.kafka.two_brokers import TwoBrokers, two_brokers
 
 PASSWORD = "secret"
@@ -33,8 +38,12 @@ THERE = next(
 """The namespaces of the coordinator, and of the member."""
 
 
+def _scope(namespace: str) -> Scope:
+    return scope_of_namespace(namespace)
+
+
 def _scope_holder(brokers: TwoBrokers, scope: Scope) -> App:
-    return brokers.member if scope == scope_of_namespace(THERE) else brokers.coordinator
+    return brokers.member if scope == _scope(THERE) else brokers.coordinator
 
 
 @asynccontextmanager
@@ -86,7 +95,7 @@ def _queues(app: App) -> dict[str, list[str]]:
 
 async def _without_holder(brokers: TwoBrokers) -> None:
     """The namespaces of the member move."""
-    scope = scope_of_namespace(THERE)
+    scope = _scope(THERE)
     await brokers.member.broker.release_scope(scope)
     left = {each: holder for each, holder in brokers.view.holders.items() if each != scope}
     brokers.view = replace(brokers.view, holders=left)
@@ -142,7 +151,7 @@ async def test_a_namespace_stays_while_a_call_works_on_it(
     monkeypatch.setattr(queue, "peek", slow)
     peeking = asyncio.create_task(http.get(f"/v1/queues/{_path(HERE, 'mails')}/messages"))
     await begun.wait()
-    moving = asyncio.create_task(brokers.hold(scope_of_namespace(HERE), brokers.member))
+    moving = asyncio.create_task(brokers.hold(_scope(HERE), brokers.member))
     done, _ = await asyncio.wait([moving], timeout=0.1)
     assert not done
     goes_on.set()
@@ -217,6 +226,44 @@ async def test_lists_that_would_lack_a_namespace_are_refused(
         assert refused.status_code == 503 and "namespaces move" in refused.json()["reason"], path
     assert answered(await http.get(f"/v1/queues?namespace={_path(HERE)}"))["items"] == []
     assert answered(await http.get(f"/api/queues/{_path(HERE)}")) == []
+
+
+async def test_a_broker_that_has_less_than_it_should_is_not_believed(
+    brokers: TwoBrokers, http: httpx.AsyncClient
+) -> None:
+    """The coordinator has an old view: the member is reached, and has given up one of its scopes."""
+    kept = next(scope for scope in NAMESPACES if scope not in (_scope(HERE), _scope(THERE)))
+    await brokers.hold(kept, brokers.member)
+    await _declare(http, THERE, "mails")
+    assert await _names(http, "/api/queues") == ["mails"]
+    await brokers.member.broker.release_scope(_scope(THERE))
+    for path in (
+        "/v1/queues",
+        "/v1/overview",
+        "/v1/disk",
+        "/api/queues",
+        "/api/queues?page=1",
+        "/api/overview",
+    ):
+        assert (await http.get(path)).status_code == 503, path
+
+
+def test_parts_are_of_no_use_if_this_broker_has_got_or_lost_one() -> None:
+    first, second, third = NAMESPACES[:3]
+    view = ClusterView(brokers=(OWN, COORDINATOR), holders={third: COORDINATOR.incarnation})
+    held = {first}
+    others = OtherBrokers(None, Membership(own=OWN, view=lambda: view), lambda scope: scope in held)
+    parts = others.parts((first, third), "namespaces", Caller(listener="admin"))
+    assert len(parts.others) == 1
+    parts.check()
+    for now in (set(), {first, third}):
+        held.clear()
+        held.update(now)
+        with pytest.raises(Problem, match="some namespaces move"):
+            parts.check()
+    held.update({first})
+    with pytest.raises(Problem, match="some namespaces move"):
+        others.parts((first, second), "namespaces", Caller(listener="admin"))
 
 
 async def test_the_overview_adds_up(brokers: TwoBrokers, http: httpx.AsyncClient) -> None:

@@ -1,7 +1,7 @@
 """What a handler works with: the broker, the parts around it, and the guard of the client who asks."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -12,7 +12,7 @@ from posthouse.broker.broker import Broker
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
-from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
+from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.request import HttpRequest
@@ -90,15 +90,11 @@ class CallContext:
         assert others is not None
         return await others.ask(scope, request, self.caller)
 
-    async def read_elsewhere(
-        self, scopes: Sequence[Scope], noun: str, path: Sequence[str], query: Mapping[str, str]
-    ) -> AsyncIterator[bytes]:
-        """What all other brokers that hold some of the scopes answer to a GET: each for itself. `noun` is
-        what the scopes are about, in the plural. Raises Problem and Unavailable if one of them is missing."""
+    def parts(self, scopes: Sequence[Scope], noun: str) -> Parts:
+        """What is to be asked for a whole that belongs to these scopes, besides this broker. `noun` is what
+        they are about, in the plural. Raises Problem if one of them has no holder."""
         others = self.other_brokers
-        if others is not None:
-            for scope in others.each(scopes, noun):
-                yield await others.read(scope, path, query, self.caller)
+        return Parts() if others is None else others.parts(scopes, noun, self.caller)
 
     async def in_namespace(
         self, name: str, request: HttpRequest, answer: Callable[[], Awaitable[Response]]

@@ -89,11 +89,12 @@ class OverviewSource(_OfCluster):
 
 class ConnectionSource(_OfCluster):
     async def sample(self) -> Sample:
+        parts = connections.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         async for served, connection in in_turns(list(self._context.listeners.clients())):
             view = connections.view(served.name, connection.info, channels=0)
             found[view.peer] = _connection_state(view)
-        async for each in connections.LISTED.all(self._context, Paging()):
+        async for each in connections.LISTED.all(parts, Paging()):
             found[each.peer] = _connection_state(each)
         return found
 
@@ -117,6 +118,7 @@ class GroupSource(_Source):
         return guard.sees(Kind.GROUP, summary.name)
 
     async def sample(self) -> Sample:
+        parts = groups.LISTED.parts(self._context)
         await self._context.broker.groups.offsets.follow()
         views = GroupViews(self._context.broker, self._context.backend.share_memberships)
         found: dict[str, msgspec.Struct] = {}
@@ -124,7 +126,7 @@ class GroupSource(_Source):
             summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
-        async for each in groups.LISTED.all(self._context, Paging()):
+        async for each in groups.LISTED.all(parts, Paging()):
             found[each.name] = each
         return found
 
@@ -136,11 +138,12 @@ class QueueSource(_Source):
         return guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
 
     async def sample(self) -> Sample:
+        parts = queues.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
             async for queue in in_turns(list(namespace.queues.values())):
                 found[_path(namespace.name, queue.name)] = _queue_state(queue)
-        async for each in queues.LISTED.all(self._context, queues.QueuePaging(brief=True)):
+        async for each in queues.LISTED.all(parts, queues.QueuePaging(brief=True)):
             found[_path(each.namespace, each.name)] = msgspec.convert(each, QueueState, from_attributes=True)
         return found
 
@@ -150,6 +153,7 @@ class TransactionSource(_Source):
         return guard.sees(Kind.TRANSACTIONAL_ID, summary.id)
 
     async def sample(self) -> Sample:
+        parts = transactions.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {
             each.id: TransactionSummary(
                 id=each.id,
@@ -161,7 +165,7 @@ class TransactionSource(_Source):
             )
             async for each in in_turns(self._context.broker.transactions.ids.open())
         }
-        async for other in transactions.LISTED.all(self._context, transactions.TransactionsWanted()):
+        async for other in transactions.LISTED.all(parts, transactions.TransactionsWanted()):
             found[other.id] = TransactionSummary(
                 id=other.id,
                 state=other.state,
@@ -182,11 +186,12 @@ class ExchangeSource(_Source):
         return not summary.name or guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
 
     async def sample(self) -> Sample:
+        parts = exchanges.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
             async for exchange in in_turns(namespace.router.exchanges()):
                 found[_path(namespace.name, exchange.name)] = exchanges.view(namespace.name, exchange)
-        async for each in exchanges.LISTED.all(self._context, exchanges.ExchangePaging()):
+        async for each in exchanges.LISTED.all(parts, exchanges.ExchangePaging()):
             found[_path(each.namespace, each.name)] = each
         return found
 
@@ -201,12 +206,13 @@ class BindingSource(_Source):
         return any(guard.sees(Kind.TOPIC, topic_name(summary.namespace, name)) for name in names)
 
     async def sample(self) -> Sample:
+        parts = bindings.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
             async for binding in in_turns(namespace.router.bindings()):
                 view = bindings.view(namespace.name, binding)
                 found[view.id] = view
-        async for each in bindings.LISTED.all(self._context, bindings.BindingPaging()):
+        async for each in bindings.LISTED.all(parts, bindings.BindingPaging()):
             found[each.id] = each
         return found
 

@@ -1,6 +1,6 @@
 """Lists of which every broker of a cluster has a part: what belongs to the scopes that it holds."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -8,6 +8,7 @@ import msgspec
 
 from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.other_brokers import Parts
 from posthouse.protocols.admin.paging import MOST, Page, Paging
 
 T = TypeVar("T")
@@ -27,29 +28,40 @@ class SpreadList(Generic[T]):
     """The page in that result."""
     name: Callable[[T], str]
 
-    async def completed(self, context: CallContext, paging: Paging, own: Page[T]) -> Page[T]:
-        """The page of this broker together with those of all others. Raises Problem if one is missing.
+    def parts(self, context: CallContext) -> Parts:
+        """To be asked for before this broker lists what it has itself. Raises Problem."""
+        return context.parts(self.scopes, self.noun)
+
+    async def whole(
+        self, context: CallContext, paging: Paging, own: Callable[[], Awaitable[Page[T]]]
+    ) -> Page[T]:
+        """The page that `own` makes of what this broker has, together with those of all others. Raises
+        Problem if one is missing.
 
         A list of one namespace is that of the broker which serves it: see `Endpoint`.
         """
         if getattr(paging, "namespace", None) is not None:
-            return own
-        bodies = context.read_elsewhere(self.scopes, self.noun, self.path, _query(paging))
-        return self.merged([own, *[self._page(body) async for body in bodies]], paging)
+            return await own()
+        parts = self.parts(context)
+        first = await own()
+        if not parts.others:
+            parts.check()
+            return first
+        more = [self._page(await other.read(self.path, _query(paging))) for other in parts.others]
+        parts.check()
+        return self.merged([first, *more], paging)
 
-    async def all(self, context: CallContext, paging: Paging) -> AsyncIterator[T]:
+    async def all(self, parts: Parts, paging: Paging) -> AsyncIterator[T]:
         """All items of other brokers. Raises Problem if one of them is missing."""
-        others = context.other_brokers
-        if others is None:
-            return
-        for scope in others.each(self.scopes, self.noun):
+        for other in parts.others:
             after: str | None = ""
             while after is not None:
                 wanted = msgspec.structs.replace(paging, limit=MOST, after=after)
-                page = self._page(await others.read(scope, self.path, _query(wanted), context.caller))
+                page = self._page(await other.read(self.path, _query(wanted)))
                 for each in page.items:
                     yield each
                 after = page.next
+        parts.check()
 
     def _page(self, body: bytes) -> Page[T]:
         return self.page(msgspec.json.decode(body, type=self.answer))

@@ -7,6 +7,7 @@ client who has sent it. That broker checks the permissions, and its audit log ha
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 import h11
 
 from posthouse.model.address import UNKNOWN, Address
+from posthouse.model.errors import NotCoordinator
 from posthouse.model.proven_user import BROKER, ProvenUser
 from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.browsers import READING
@@ -26,6 +28,8 @@ from posthouse.protocols.relay import Relay
 _SECONDS: Final = 30.0
 _CHANGE_SECONDS: Final = 600.0
 """Moving a million messages takes a while."""
+_SCOPES: Final = "x-posthouse-scopes"
+"""Between brokers: those that the other one must hold while it answers."""
 _MOST_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
@@ -57,29 +61,25 @@ class OtherBrokers:
         self._membership = membership
         self._holds = holds
 
-    def each(self, scopes: Sequence[Scope], noun: str) -> list[Scope]:
-        """For every other broker that holds some of the scopes, one of them. Raises Problem if some have no
-        holder: a list would not be complete. `noun` is what they are about, in the plural."""
-        found: dict[UUID, Scope] = {}
+    def parts(self, scopes: Sequence[Scope], noun: str, caller: Caller) -> "Parts":
+        """The brokers that hold the scopes now. Raises Problem if some have no holder: a list would not be
+        complete. `noun` is what they are about, in the plural."""
+        held: list[Scope] = []
+        elsewhere: dict[UUID, list[Scope]] = {}
         own = self._membership.own.incarnation
         for scope in scopes:
             if self._holds(scope):
+                held.append(scope)
                 continue
             holder = self._membership.holder_of(scope)
             if holder is None or holder.incarnation == own:
-                raise Problem(503, f"some {noun} move to another broker at the moment; try again")
-            found.setdefault(holder.incarnation, scope)
-        return list(found.values())
-
-    async def read(
-        self, scope: Scope, path: Sequence[str], query: Mapping[str, str], caller: Caller
-    ) -> bytes:
-        """What a GET is answered with, for a part of a whole. Raises Problem and Unavailable."""
-        request = HttpRequest(method="GET", segments=path, query=query, headers={})
-        answer = await self.ask(scope, request, caller)
-        if answer.status != 200 or not isinstance(answer.body, bytes):
-            raise Problem(503, f"the broker that holds {scope} answered {request.path} with {answer.status}")
-        return answer.body
+                raise _moving(noun)
+            elsewhere.setdefault(holder.incarnation, []).append(scope)
+        return Parts(
+            others=[OtherBroker(self, caller, each) for each in elsewhere.values()],
+            noun=noun,
+            are_same=lambda: held == [each for each in scopes if self._holds(each)],
+        )
 
     async def ask(self, scope: Scope, request: HttpRequest, caller: Caller) -> Response:
         """Raises Problem, and Unavailable if the broker cannot be reached."""
@@ -96,6 +96,63 @@ class OtherBrokers:
         except (OSError, EOFError, TimeoutError, h11.ProtocolError) as error:
             why = str(error) or type(error).__name__
             raise Problem(503, f"the broker that holds {scope} did not answer: {why}") from None
+
+
+class OtherBroker:
+    """One that has a part of a whole."""
+
+    def __init__(self, brokers: OtherBrokers, caller: Caller, scopes: Sequence[Scope]) -> None:
+        """`scopes` are at least one, and those that it holds of the whole."""
+        self._brokers = brokers
+        self._caller = caller
+        self._scopes = scopes
+
+    async def ask(self, request: HttpRequest) -> Response:
+        """Raises Problem and Unavailable."""
+        return await self._brokers.ask(self._scopes[0], request, self._caller)
+
+    async def read(self, path: Sequence[str], query: Mapping[str, str]) -> bytes:
+        """Its part, which a GET is answered with. Raises Problem and Unavailable, also if one of the scopes
+        is not there any more."""
+        headers = {_SCOPES: ",".join(map(str, self._scopes))}
+        request = HttpRequest(method="GET", segments=path, query=query, headers=headers)
+        answer = await self.ask(request)
+        if answer.status != HTTPStatus.OK or not isinstance(answer.body, bytes):
+            raise Problem(
+                503,
+                f"the broker that holds {self._scopes[0]} answered {request.path} with {answer.status}; "
+                "try again",
+            )
+        return answer.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Which brokers have parts of a whole, such as a list of all queues. To be asked for before this broker
+    looks at its own part: what moves meanwhile would be in none of the parts, or in two."""
+
+    others: Sequence[OtherBroker] = ()
+    noun: str = ""
+    are_same: Callable[[], bool] = lambda: True
+    """Whether this broker holds what it did."""
+
+    def check(self) -> None:
+        """To be called when all parts are there. Raises Problem."""
+        if not self.are_same():
+            raise _moving(self.noun)
+
+
+def check_part(request: HttpRequest, holds: Callable[[Scope], bool]) -> None:
+    """Of a request of another broker, before and after it is answered. Raises NotCoordinator if this one does
+    not hold what the other one takes it to hold."""
+    expected = request.headers.get(_SCOPES, "")
+    for name in filter(None, expected.split(",")):
+        if not holds(Scope(name)):
+            raise NotCoordinator(f"{name} is held by another broker; try again")
+
+
+def _moving(noun: str) -> Problem:
+    return Problem(503, f"some {noun} move to another broker at the moment; try again")
 
 
 async def _answer(
@@ -124,7 +181,7 @@ async def _answer(
             raise EOFError("the connection was closed")
 
 
-_SENT: Final = ("content-type", "x-reason")
+_SENT: Final = ("content-type", "x-reason", _SCOPES)
 
 
 def _headers_of(request: HttpRequest) -> list[tuple[str, str]]:

@@ -116,7 +116,7 @@ _SINKS: Final[SpreadList[Sink]] = SpreadList(
 
 
 async def _pipelines(context: CallContext, paging: Paging, body: NoBody) -> Pipelines:
-    sinks = await _SINKS.completed(context, paging, await _own_sinks(context, paging))
+    sinks = await _SINKS.whole(context, paging, lambda: _own_sinks(context, paging))
     return Pipelines(running=None, note=_NOT_TOLD, sinks=sinks)
 
 

@@ -55,7 +55,7 @@ def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
 
 
 async def _list(context: CallContext, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: BindingPaging) -> Page[BindingView]:

@@ -117,7 +117,7 @@ def by_key(context: CallContext) -> dict[str, tuple[ServedListener, Connection]]
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[ConnectionView]:
     context.require_cluster(Operation.DESCRIBE)
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: Paging) -> Page[ConnectionView]:
@@ -166,9 +166,8 @@ async def _elsewhere(context: CallContext, method: str, parameters: OfConnection
 
 async def ask_brokers_with_clients(context: CallContext, request: HttpRequest) -> Response | None:
     """The answer of the broker that has what the request is about; None if no other broker has."""
-    others = context.other_brokers
-    for scope in () if others is None else others.each(NAMESPACES, "namespaces"):
-        answer = await context.ask(scope, request)
+    for other in context.parts(NAMESPACES, "namespaces").others:
+        answer = await other.ask(request)
         if answer.status != HTTPStatus.NOT_FOUND:
             return answer
     return None

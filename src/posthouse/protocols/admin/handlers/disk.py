@@ -1,7 +1,6 @@
 """What fills the disk: the journal, topics, and the reference logs of queues, the largest first."""
 
 import heapq
-from collections.abc import AsyncIterator
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -16,6 +15,7 @@ from posthouse.model.scopes import NAMESPACES
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.other_brokers import OtherBroker
 from posthouse.protocols.admin.turns import Turns, in_turns
 
 Kind: TypeAlias = Literal["topic", "queue", "internal"]
@@ -58,13 +58,16 @@ class DiskReport(msgspec.Struct, frozen=True, kw_only=True):
 async def _describe(context: CallContext, parameters: DiskWanted, body: NoBody) -> DiskReport:
     context.require_cluster(Operation.DESCRIBE)
     condition = await context.broker.storage_condition()
+    parts = context.parts(NAMESPACES, "namespaces")
     logs = await _logs(context)
     size, total = -sum(less for less, _, _, _ in logs), len(logs)
     wanted = parameters.after + parameters.limit
-    async for report in _of_queues_elsewhere(context, wanted):
+    for other in parts.others:
+        report = await _of_queues(other, wanted)
         logs += [(-each.bytes, each.kind, each.name, each.namespace) for each in report.logs]
         size += report.logs_bytes
         total += report.logs_total
+    parts.check()
     largest = heapq.nsmallest(wanted, logs)
     return DiskReport(
         free=condition.free_bytes,
@@ -80,21 +83,16 @@ async def _describe(context: CallContext, parameters: DiskWanted, body: NoBody) 
     )
 
 
-async def _of_queues_elsewhere(context: CallContext, wanted: int) -> AsyncIterator[DiskReport]:
-    """Of each other broker that serves namespaces, with the `wanted` largest logs of its queues."""
-    others = context.other_brokers
-    if others is None:
-        return
-    for scope in others.each(NAMESPACES, "namespaces"):
-        logs: list[StoredLog] = []
-        after: int | None = 0
-        while after is not None and len(logs) < wanted:
-            query = {"limit": str(_MOST), "after": str(after)}
-            body = await others.read(scope, ("v1", "disk"), query, context.caller)
-            report = msgspec.json.decode(body, type=DiskReport)
-            logs += report.logs
-            after = report.next
-        yield msgspec.structs.replace(report, logs=logs)
+async def _of_queues(other: OtherBroker, wanted: int) -> DiskReport:
+    """With the `wanted` largest logs of the queues that the other broker serves."""
+    logs: list[StoredLog] = []
+    after: int | None = 0
+    while after is not None and len(logs) < wanted:
+        body = await other.read(("v1", "disk"), {"limit": str(_MOST), "after": str(after)})
+        report = msgspec.json.decode(body, type=DiskReport)
+        logs += report.logs
+        after = report.next
+    return msgspec.structs.replace(report, logs=logs)
 
 
 def _is_shown(context: CallContext, topic: Topic) -> bool:

@@ -51,7 +51,7 @@ def view(namespace: str, exchange: Exchange) -> ExchangeView:
 
 
 async def _list(context: CallContext, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: ExchangePaging) -> Page[ExchangeView]:

@@ -94,7 +94,7 @@ def views(context: CallContext) -> GroupViews:
 
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[GroupSummary]:
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: Paging) -> Page[GroupSummary]:

@@ -54,9 +54,12 @@ async def _describe(context: CallContext, parameters: NoParameters, body: NoBody
 
 
 async def overview(context: CallContext) -> Overview:
+    parts = context.parts(_SCOPES, "groups and namespaces")
     whole = await _of_this_broker(context)
-    async for body in context.read_elsewhere(_SCOPES, "groups and namespaces", ("v1", "overview"), {}):
+    for other in parts.others:
+        body = await other.read(("v1", "overview"), {})
         whole = _sum(whole, msgspec.json.decode(body, type=Overview))
+    parts.check()
     return whole
 
 

@@ -232,7 +232,7 @@ def _consumers(context: CallContext, queue: LogQueue) -> list[ConsumerView]:
 
 
 async def _list(context: CallContext, paging: QueuePaging, body: NoBody) -> Page[QueueSummary]:
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: QueuePaging) -> Page[QueueSummary]:

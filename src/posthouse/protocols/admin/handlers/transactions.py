@@ -56,7 +56,7 @@ LISTED: Final[SpreadList[TransactionView]] = SpreadList(
 
 
 async def _list(context: CallContext, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
-    return await LISTED.completed(context, paging, await _page(context, paging))
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: TransactionsWanted) -> Page[TransactionView]:

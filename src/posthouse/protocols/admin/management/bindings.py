@@ -90,12 +90,13 @@ def _sees(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows = [
         (namespace, binding)
         for namespace in namespaces_of(context, parameters)
         async for binding in in_turns(_all_of(namespace))
     ]
-    return await _answer(context, request, rows, OtherRows(context, request, parameters))
+    return await _answer(context, request, rows, others)
 
 
 async def _of_queue(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:

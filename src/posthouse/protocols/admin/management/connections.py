@@ -125,11 +125,11 @@ def _plain(value: object) -> object:
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    others = OtherRows(context, request, parameters)
     rows = amqp_connections(context)
     if "vhost" in parameters:
         vhost = namespace_of(context, parameters).name
         rows = [row async for row in in_turns(rows) if row[1].info.namespace == vhost]
-    others = OtherRows(context, request, parameters)
     return await listed(
         request, rows, lambda row: connection_view(context, row), lambda row: row[1].peer, others=others
     )
@@ -158,9 +158,9 @@ async def _close(context: CallContext, request: HttpRequest, parameters: Paramet
 
 async def _channels(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    others = OtherRows(context, request, parameters)
     vhost = namespace_of(context, parameters).name if "vhost" in parameters else None
     found = await _channels_of(amqp_connections(context), vhost)
-    others = OtherRows(context, request, parameters)
     return await listed(
         request, found, lambda row: channel_view(context, *row), lambda row: row[0].peer, others=others
     )

@@ -40,6 +40,7 @@ from posthouse.protocols.admin.management.users import (
     user_view,
 )
 from posthouse.protocols.admin.management.vhosts import FIXED
+from posthouse.protocols.admin.other_brokers import Parts
 from posthouse.protocols.admin.reachable_namespaces import namespace_names
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response
@@ -74,6 +75,7 @@ class _Exported(msgspec.Struct):
 
 async def _export(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    parts = Parts() if "vhost" in parameters else context.parts(NAMESPACES, "namespaces")
     head: dict[str, Any] = {
         "rabbit_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
@@ -96,11 +98,12 @@ async def _export(context: CallContext, request: HttpRequest, parameters: Parame
     }
     if "vhost" in parameters:
         return Response(body=_document(head, lists, "vhost"))
-    async for body in context.read_elsewhere(NAMESPACES, "namespaces", request.segments, {}):
-        other = msgspec.json.decode(body, type=_Exported)
-        head["vhosts"] += other.vhosts
+    for other in parts.others:
+        exported = msgspec.json.decode(await other.read(request.segments, {}), type=_Exported)
+        head["vhosts"] += exported.vhosts
         for kind, views in lists.items():
-            lists[kind] = chain(views, getattr(other, kind))
+            lists[kind] = chain(views, getattr(exported, kind))
+    parts.check()
     return Response(body=_document(head, lists, ""))
 
 

@@ -61,11 +61,11 @@ def sees(context: CallContext, namespace: Namespace, exchange: Exchange) -> bool
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows: list[tuple[Namespace, Exchange]] = []
     for namespace in namespaces_of(context, parameters):
         exchanges = sorted(namespace.router.exchanges(), key=lambda each: each.name)
         rows += [(namespace, each) async for each in in_turns(exchanges) if sees(context, namespace, each)]
-    others = OtherRows(context, request, parameters)
     return await listed(
         request, rows, lambda row: exchange_view(*row), lambda row: row[1].name, others=others
     )

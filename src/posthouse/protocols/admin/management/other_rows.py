@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from posthouse.model.scopes import NAMESPACES, Scope
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.other_brokers import OtherBrokers
+from posthouse.protocols.admin.other_brokers import OtherBroker, Parts
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.router import Parameters
 
@@ -41,47 +41,43 @@ NO_ROWS: Final = FoundRows()
 
 class OtherRows:
     def __init__(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> None:
-        """A list of one virtual host is at one broker: others have no rows of it."""
-        self._context = context
+        """To be made before this broker's own rows are looked for: see `Parts`. A list of one virtual host is
+        at one broker: others have no rows of it. Raises Problem."""
         self._request = request
-        self._others = None if "vhost" in parameters else context.other_brokers
+        self._parts = Parts() if "vhost" in parameters else context.parts(NAMESPACES, "namespaces")
 
     async def read(self, most: int | None) -> FoundRows:
         """All rows, or those that match the filter: the first `most` of each broker. Raises Problem and
         Unavailable if a broker is missing."""
-        if self._others is None:
-            return NO_ROWS
         rows: list[msgspec.Raw] = []
         total = matching = 0
-        for scope in self._others.each(NAMESPACES, "namespaces"):
-            found = await (
-                self._whole(self._others, scope) if most is None else self._first(self._others, scope, most)
-            )
+        for other in self._parts.others:
+            found = await (self._whole(other) if most is None else self._first(other, most))
             rows += found.rows
             total += found.total
             matching += found.matching
+        self._parts.check()
         return FoundRows(rows=rows, total=total, matching=matching)
 
-    async def _whole(self, others: OtherBrokers, scope: Scope) -> FoundRows:
-        body = await self._read(others, scope, {})
-        rows = msgspec.json.decode(body, type=list[msgspec.Raw])
+    async def _whole(self, other: OtherBroker) -> FoundRows:
+        rows = msgspec.json.decode(await self._read(other, {}), type=list[msgspec.Raw])
         return FoundRows(rows=rows, total=len(rows), matching=len(rows))
 
-    async def _first(self, others: OtherBrokers, scope: Scope, most: int) -> FoundRows:
+    async def _first(self, other: OtherBroker, most: int) -> FoundRows:
         filters = {name: self._request.query[name] for name in _FILTERS if name in self._request.query}
         rows: list[msgspec.Raw] = []
         page = 0
         while True:
             page += 1
             query = {**filters, "page": str(page), "page_size": str(min(most, MOST_PAGE_SIZE))}
-            found = msgspec.json.decode(await self._read(others, scope, query), type=_PagedRows)
+            found = msgspec.json.decode(await self._read(other, query), type=_PagedRows)
             rows += found.items
             if len(rows) >= most or page >= found.page_count:
                 return FoundRows(rows=rows, total=found.total_count, matching=found.filtered_count)
 
-    async def _read(self, others: OtherBrokers, scope: Scope, query: Mapping[str, str]) -> bytes:
+    async def _read(self, other: OtherBroker, query: Mapping[str, str]) -> bytes:
         wanted = dict(query)
         if columns := self._request.query.get("columns"):
             sort = self._request.query.get("sort")
             wanted["columns"] = columns if sort is None else f"{columns},{sort}"
-        return await others.read(scope, self._request.segments, wanted, self._context.caller)
+        return await other.read(self._request.segments, wanted)

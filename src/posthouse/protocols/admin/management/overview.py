@@ -64,6 +64,7 @@ def protocol_name(protocol: str, *, has_tls: bool) -> str:
 
 async def _overview(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    parts = context.parts(NAMESPACES, "namespaces")
     namespaces = list(context.broker.namespaces)
     counts = rates = Counts()
     for namespace in namespaces:
@@ -112,9 +113,10 @@ async def _overview(context: CallContext, request: HttpRequest, parameters: Para
         "listeners": listeners(context),
         "contexts": [],
     }
-    async for body in context.read_elsewhere(NAMESPACES, "namespaces", request.segments, {}):
-        other = msgspec.json.decode(body)
-        view |= {name: _sum(view[name], other[name]) for name in _SUMMED}
+    for other in parts.others:
+        totals = msgspec.json.decode(await other.read(request.segments, {}))
+        view |= {name: _sum(view[name], totals[name]) for name in _SUMMED}
+    parts.check()
     return item(request, view)
 
 

@@ -146,6 +146,7 @@ async def visible_queues(context: CallContext, parameters: Parameters) -> list[L
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     queues = await visible_queues(context, parameters)
     return await listed(
         request,
@@ -153,7 +154,7 @@ async def _list(context: CallContext, request: HttpRequest, parameters: Paramete
         lambda queue: queue_view(context, queue),
         lambda queue: queue.name,
         QUICK,
-        OtherRows(context, request, parameters),
+        others,
     )
 
 
@@ -197,12 +198,12 @@ async def _purge(context: CallContext, request: HttpRequest, parameters: Paramet
 
 
 async def _consumers(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows = [
         (queue, consumer)
         async for queue in in_turns(await visible_queues(context, parameters))
         for consumer in _visible_consumers(context, queue)
     ]
-    others = OtherRows(context, request, parameters)
     return await listed(
         request, rows, lambda row: consumer_view(context, *row), lambda row: row[1].tag, others=others
     )

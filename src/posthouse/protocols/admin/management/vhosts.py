@@ -45,8 +45,8 @@ async def _view(context: CallContext, namespace: Namespace) -> dict[str, Any]:
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
-    views = [await _view(context, each) for each in reachable_namespaces(context)]
     others = OtherRows(context, request, parameters)
+    views = [await _view(context, each) for each in reachable_namespaces(context)]
     return await listed(request, views, lambda view: view, lambda view: str(view["name"]), others=others)
 
 
