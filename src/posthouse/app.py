@@ -15,6 +15,7 @@ from posthouse.listener_settings import Address, ListenerSettings
 from posthouse.loaded_settings import LoadedSettings
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.errors import InvalidConfig
+from posthouse.model.scopes import Scope
 from posthouse.model.usage import Use
 from posthouse.protocols.amqp.mapping.attributes import read_attributes
 from posthouse.protocols.amqp.predeclared import PREDECLARED
@@ -103,6 +104,7 @@ class App:
             tracer=self._tracing,
             cluster=cluster,
         )
+        self.broker.namespace_scopes.end_sessions = self._end_sessions
         self._following: asyncio.Task[None] | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self._budget = Budget(settings.inflight_bytes or _affordable_bytes())
@@ -226,12 +228,17 @@ class App:
         return {}
 
     async def step_down(self) -> None:
-        """Another broker is to coordinate: end the connections of clients that only the coordinator serves,
-        and unload what they use. Other clients stay connected. Raises as `Broker.stop_coordinating`."""
+        """Another broker is to coordinate: end the connections of clients that only the coordinator serves.
+        Other clients stay connected. Raises as `Broker.stop_coordinating`."""
         self.broker.step_down()
         coordinated = [each.listener for each in self._served if each.is_coordinated]
         await asyncio.gather(*(each.hand_over(_HANDOVER_SECONDS) for each in coordinated))
         await self.broker.stop_coordinating()
+
+    async def _end_sessions(self, scope: Scope) -> None:
+        """Another broker is to serve the namespaces of the scope."""
+        served = [each.listener for each in self._served if each.serves_namespaces]
+        await asyncio.gather(*(each.hand_over_scope(scope, _HANDOVER_SECONDS) for each in served))
 
     async def stop(self, *, at_once: bool = False) -> None:
         """Accept no more connections, answer the requests in flight, then close the storage.
@@ -287,18 +294,28 @@ def _serve(front_ends: Sequence[FrontEnd], backend: Backend) -> None:
                     each.protocol.label,
                     own,
                     backend.gate,
-                    may_answer=_may_answer(front_end, backend.membership),
+                    may_answer=_may_answer(front_end, backend.broker, backend.membership),
                     passing=_passing(front_end, each, own, backend.membership),
                 )
                 backend.listeners.add(
-                    ServedListener(settings=each, listener=listener, is_coordinated=front_end.is_coordinated)
+                    ServedListener(
+                        settings=each,
+                        listener=listener,
+                        is_coordinated=front_end.is_coordinated,
+                        serves_namespaces=front_end.serves_namespaces,
+                    )
                 )
 
 
-def _may_answer(front_end: FrontEnd, membership: Membership | None) -> Callable[[], bool] | None:
+def _may_answer(
+    front_end: FrontEnd, broker: Broker, membership: Membership | None
+) -> Callable[[], bool] | None:
     """None where it always may."""
     if membership is None:
         return None
+    if front_end.serves_namespaces:
+        # Clients of other brokers may be transferred, also if this one is cut off from the database.
+        return lambda: membership.may_serve() or not any(True for _ in broker.namespaces.held)
     return membership.may_read if front_end.reads_cut_off else membership.may_coordinate
 
 

@@ -1,12 +1,12 @@
 """Several brokers on one log in memory. One coordinates; the others, members, learn of changes late.
 
-Scopes of groups belong to whom the test says: see `ScopeTable`. Those of transactional ids belong to the
-coordinator unless the test moves them.
+Scopes of groups belong to whom the test says: see `ScopeTable`. Those of transactional ids and of namespaces
+belong to the coordinator unless the test moves them.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,7 +15,7 @@ from posthouse.broker.broker import Broker
 from posthouse.model.clock import Clock, ManualClock
 from posthouse.model.errors import NotLeader, OffsetOutOfRange, PosthouseError, TopicExists, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import GROUPS, TRANSACTIONS, Scope, shard_of
+from posthouse.model.scopes import GROUPS, NAMESPACES, TRANSACTIONS, Scope, owner_shards, shard_of
 from posthouse.model.topics import Topic
 from posthouse.records.control import is_commit
 from posthouse.settings import Settings
@@ -23,18 +23,18 @@ from posthouse.storage.bounds import Bounds, Slice
 from posthouse.storage.contract import Storage
 from posthouse.storage.definition_changes import DefinitionChange, DefinitionsChanged
 from posthouse.storage.memory.engine import MemoryStorage
-from posthouse.storage.operations import Append, Operation, Put
+from posthouse.storage.operations import Append, Operation, Put, Refer, Trim
 from posthouse.storage.outcomes import Outcome
 from posthouse.storage.owners import owner_of
 from posthouse.storage.shared_state import StoredOffsets
-from posthouse.storage.spaces import OF_TRANSACTIONS, Space
+from posthouse.storage.spaces import OF_NAMESPACES, OF_TRANSACTIONS, Space
 
 FoundT = TypeVar("FoundT")
 
 
 _OF_GROUPS = {Space.OFFSETS: 20, Space.GROUPS: 0, Space.STREAMS_GROUPS: 0, Space.SHARE_GROUPS: 16}
 """Where the name of the group begins in keys."""
-_OF_MEMBERS = (*_OF_GROUPS, Space.SHARE_PROGRESS, *OF_TRANSACTIONS, Space.REFERRALS)
+_OF_MEMBERS = (*_OF_GROUPS, Space.SHARE_PROGRESS, *OF_TRANSACTIONS, *OF_NAMESPACES)
 """State that any broker commits, if it holds the scope."""
 
 
@@ -69,6 +69,11 @@ class ScopeTable:
                 for put in puts
                 if put.space in _OF_GROUPS
             ]
+        needed += [
+            NAMESPACES[shard_of(put.owner) % len(NAMESPACES)]
+            for put in puts
+            if put.space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)
+        ]
         for scope in needed:
             holder = self.holders.get(scope)
             assert holder is not None and holder._storage is storage, f"a commit of {scope}"
@@ -91,6 +96,13 @@ class MemoryState:
 
     async def of_space(self, space: Space) -> dict[bytes, bytes]:
         return await self._found(space, lambda owner: True)
+
+    async def of_namespaces(self, shard: int) -> Mapping[Space, dict[bytes, bytes]]:
+        shards = owner_shards(shard)
+        return {
+            space: await self._found(space, lambda owner: shard_of(owner) in shards)
+            for space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)
+        }
 
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]:
         return await self._found(space, lambda owner: owner in owners)
@@ -149,6 +161,8 @@ class CoordinatorStorage(MemoryStorage):
         self._waiting: deque[tuple[Sequence[Operation], asyncio.Future[list[Outcome]]]] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._followers: list[DefinitionsChanged] = []
+        self._taken: set[Scope] = set()
+        self._served: set[Scope] = set()
 
     def subscribe_definitions(self, changed: DefinitionsChanged) -> None:
         self._followers.append(changed)
@@ -157,9 +171,39 @@ class CoordinatorStorage(MemoryStorage):
         for changed in self._followers:
             changed(change)
 
-    async def announce_sources(self, names: Collection[str]) -> list[str]:
-        await self.commit([Put(Space.SOURCES, name.encode(), b"") for name in names])
-        return [each.name for each in self._topics.values() if each.name in names and not each.is_coordinated]
+    async def take_namespaces(self, scope: Scope) -> None:
+        await self.refresh_definitions()
+        topics = [topic for topic in self._topics.values() if topic.scope == scope]
+        await self.refresh([partition for topic in topics for partition in topic.partition_ids()])
+        self._taken.add(scope)
+
+    def serve_namespaces(self, scope: Scope) -> None:
+        assert scope in self._taken
+        self._served.add(scope)
+
+    def leave_namespaces(self, scope: Scope) -> None:
+        self._taken.discard(scope)
+        self._served.discard(scope)
+
+    @property
+    def _truth(self) -> "CoordinatorStorage":
+        return self
+
+    async def announce_sources(self, names: Collection[str], scope: Scope) -> list[str]:
+        if scope not in self._taken:
+            raise NotLeader(f"another broker has taken {scope}")
+        shard = scope.namespace_shard
+        assert shard is not None
+        await self.commit([Put(Space.SOURCES, name.encode(), bytes([shard])) for name in names])
+        topics = self._truth._topics.values()
+        return [each.name for each in topics if each.name in names and each.scope is None]
+
+    async def give_topics(self, topics: Sequence[Topic], scope: Scope) -> None:
+        if scope not in self._taken:
+            raise NotLeader(f"another broker has taken {scope}")
+        for topic in topics:
+            given = replace(self._truth._topics[topic.id], scope=scope)
+            self._truth._topics[topic.id] = self._topics[topic.id] = given
 
     async def create_topics(self, topics: Sequence[Topic], state: Sequence[Put] = ()) -> None:
         known = {topic.name for topic in self._topics.values()}
@@ -168,7 +212,9 @@ class CoordinatorStorage(MemoryStorage):
                 raise TopicExists(f"topic {topic.name!r} exists already")
         sources = self._state.get(Space.SOURCES, {})
         made = [
-            replace(topic, is_coordinated=topic.is_coordinated or topic.name.encode() in sources)
+            replace(topic, scope=NAMESPACES[value[0]])
+            if (value := sources.get(topic.name.encode())) is not None
+            else topic
             for topic in topics
         ]
         await super().create_topics(made, state)
@@ -202,7 +248,22 @@ class CoordinatorStorage(MemoryStorage):
 
     def _commit(self, operations: Sequence[Operation]) -> "asyncio.Future[list[Outcome]]":
         self.scopes.check(self, operations)
+        for each in operations:
+            assert not isinstance(each, Refer) or self._is_served(each.partition), "references of others"
         return super().commit(operations)
+
+    def _is_served(self, partition: PartitionId) -> bool:
+        topic = self._truth._topics.get(partition.topic)
+        return topic is None or topic.scope is None or topic.scope in self._served
+
+    def _refusal(self, operation: Operation) -> PosthouseError | None:
+        if (
+            isinstance(operation, Append | Trim)
+            and not _may_be_appended(operation)
+            and not self._is_served(operation.partition)
+        ):
+            return NotLeader("only the holder of its scope writes to it")
+        return super()._refusal(operation)
 
 
 DEFINITIONS = (
@@ -319,21 +380,23 @@ class MemberStorage(CoordinatorStorage):
                     holder = None if each.scope is None else self.scopes.holders.get(each.scope)
                     if holder is None or holder._storage is not self:
                         raise NotLeader("only the holder of the transactional id commits this")
-            elif not isinstance(each, Put) or each.space not in _OF_MEMBERS:
+            elif isinstance(each, Put) and each.space not in _OF_MEMBERS:
                 raise NotLeader("only the coordinator commits this")
         done = super()._commit(operations)
         for each in operations:
-            if isinstance(each, Append):
+            if isinstance(each, Append | Refer):
                 self._ends[each.partition] = self._log(each.partition).end
         return done
+
+    @property
+    def _truth(self) -> CoordinatorStorage:
+        return self._coordinator
 
     def _refusal(self, operation: Operation) -> PosthouseError | None:
         if isinstance(operation, Append):
             topic = self._coordinator.topics.get(operation.partition.topic)
             if topic is None:
                 return UnknownPartition("the topic is deleted")
-            if topic.is_coordinated and not _may_be_coordinated(operation):
-                return NotLeader("only the coordinator writes to it")
             if operation.admission is not None and not self._is_admitted(operation):
                 return NotLeader("another broker coordinates the transaction")
         return super()._refusal(operation)
@@ -346,11 +409,16 @@ class MemberStorage(CoordinatorStorage):
         return stored is not None and stored == append.admission
 
     async def update_topic(self, topic: Topic) -> None:
-        raise NotLeader("only the coordinator changes topics")
+        if topic.scope is None or not topic.is_internal or topic.scope not in self._taken:
+            raise NotLeader("only the coordinator changes topics")
+        await self._coordinator.update_topic(topic)
+        self._topics[topic.id] = topic
 
 
-def _may_be_coordinated(append: Append) -> bool:
-    """As the function `commit_group` decides."""
+def _may_be_appended(append: Append | Trim) -> bool:
+    """To any log, as the function `commit_group` decides."""
+    if isinstance(append, Trim):
+        return False
     header = append.header
     is_committing = header.is_control and is_commit(append.batch)
     return header.is_transactional and (append.has_referral or not is_committing)
@@ -372,7 +440,7 @@ async def pair(**settings: Any) -> AsyncIterator[Pair]:
     made = Pair(ManualClock(), Settings(memory=True, **settings))
     await made.coordinator.start()
     await made.coordinator.coordinate()
-    await made.scopes.take(made.coordinator, *TRANSACTIONS)
+    await made.scopes.take(made.coordinator, *TRANSACTIONS, *NAMESPACES)
     try:
         yield made
     finally:

@@ -16,6 +16,7 @@ from posthouse.broker.dynamic_settings import SettingScope
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import LoginFailed, StorageFull, UnknownTopic
 from posthouse.model.ids import GroupId, new_topic_id
+from posthouse.model.scopes import NAMESPACES
 from posthouse.model.topics import Topic
 from posthouse.settings import Authentication
 from posthouse.storage.definition_changes import DefinitionChange
@@ -103,7 +104,7 @@ async def test_a_topic_is_asked_for_before_it_is_called_unknown() -> None:
 
 async def test_internal_topics_are_no_topics_of_clients() -> None:
     async with pair() as brokers, started(brokers.member) as member:
-        internal = Topic(id=new_topic_id(), name=":internal", partitions=1, is_coordinated=True)
+        internal = Topic(id=new_topic_id(), name=":internal", partitions=1, scope=NAMESPACES[0])
         await brokers.storage.create_topics([internal])
         with pytest.raises(UnknownTopic):
             await member.find_topic(":internal")

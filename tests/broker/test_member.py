@@ -105,9 +105,9 @@ async def test_a_member_refuses_what_needs_the_coordinator() -> None:
             with pytest.raises(NotCoordinator):
                 await member.subscriptions.create(group)
             with pytest.raises(NotLeader):
-                await member.create_topics([NewTopic(name="another")])
-            with pytest.raises(NotLeader):
-                await member.delete_records(member.topic("t"), 0, None)
+                await member.create_partitions("t", 3)
+            with pytest.raises(NotCoordinator):
+                member.namespaces.get("/")
 
 
 async def test_a_member_refuses_batches_of_transactions_that_are_not_admitted() -> None:

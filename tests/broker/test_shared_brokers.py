@@ -25,7 +25,7 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.model.scopes import HOUSEKEEPING, scope_of_group
+from posthouse.model.scopes import HOUSEKEEPING, NAMESPACES, scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
@@ -72,6 +72,8 @@ async def brokers(postgres: PostgresServer, tmp_path: Path) -> AsyncIterator[Bro
         coordinator = Broker(await make_shared(database, objects, clock), settings, clock)
         await coordinator.start()
         await coordinator.coordinate()
+        for scope in NAMESPACES:
+            await coordinator.take_scope(scope)
         storage = await make_member(database, objects, clock)
         member = Broker(storage, settings, clock)
         await member.start()
@@ -142,20 +144,20 @@ async def test_a_reader_waits_for_records_that_the_other_broker_writes(brokers: 
     assert await values(reader, topic, 0) == [b"value"]
 
 
-async def test_a_topic_that_feeds_a_queue_belongs_to_the_coordinator(brokers: Brokers) -> None:
+async def test_a_topic_that_feeds_a_queue_belongs_to_the_broker_of_its_namespace(brokers: Brokers) -> None:
     topic = await brokers.create("orders")
     await append(brokers.member, batch(await brokers.member.find_topic("orders")))
     namespace = brokers.coordinator.namespaces.get("/")
     queue = await namespace.declare_queue(QueueDefinition(name="orders"), SESSION)
     with pytest.raises(NotLeader):
         await append(brokers.member, batch(topic))
-    await until(lambda: brokers.member.topic("orders").is_coordinated)
+    await until(lambda: brokers.member.topic("orders").scope == namespace.scope)
     assert await append(brokers.coordinator, batch(topic)) == 1
     assert queue.message_count == 1
     created = await brokers.create("amq.topic")
-    assert not created.is_coordinated, "no exchange of this name was declared"
+    assert created.scope is None, "no exchange of this name was declared"
     later = await namespace.declare_queue(QueueDefinition(name="later"), SESSION)
-    assert (await brokers.create(later.name)).is_coordinated
+    assert (await brokers.create(later.name)).scope == namespace.scope
     with pytest.raises(NotLeader):
         await append(brokers.member, batch(await brokers.member.find_topic("later")))
 

@@ -8,6 +8,7 @@ import pytest
 from posthouse.model.address import Address
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.ids import TopicId
+from posthouse.model.scopes import NAMESPACES
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.nodes import NO_NODE_ID, MemberNode
 from posthouse.protocols.leaders import leaders
@@ -22,7 +23,7 @@ def _broker(id: int, **listeners: str) -> ClusterBroker:
 _ONE, _TWO, _THREE = (_broker(id, kafka=f"broker-{id}:9092") for id in (1, 2, 3))
 _ALL = ClusterView(brokers=(_ONE, _TWO, _THREE), holder_incarnation=_TWO.incarnation, epoch=7)
 _TOPIC = Topic(id=TopicId(bytes(16)), name="t", partitions=100)
-_COORDINATED = replace(_TOPIC, is_coordinated=True)
+_COORDINATED = replace(_TOPIC, scope=NAMESPACES[3])
 
 
 @dataclass(slots=True)

@@ -19,12 +19,14 @@ from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
-from posthouse.broker.held_scopes import OF_GROUPS, OF_TRANSACTIONS, HeldScopes
+from posthouse.broker.held_scopes import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, HeldScopes
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_scopes import LogScopes
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
+from posthouse.broker.namespace_scopes import NamespaceScopes
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
+from posthouse.broker.queues.imported_scopes import imported_scopes
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
@@ -34,6 +36,7 @@ from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
+from posthouse.broker.schedule.schedules import Schedules
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
@@ -49,7 +52,7 @@ from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, TRANSACTIONS, Scope
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, NAMESPACES, TRANSACTIONS, Scope
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
 from posthouse.storage.bounds import Bounds, TimestampedOffset
@@ -76,10 +79,10 @@ class SpreadScopes(Protocol):
 
 
 class Broker:
-    """`start` is enough to serve logs. Much of what stores state (queues, the schedule, definitions) needs
-    `coordinate`, which one of several brokers on one storage does, until it is to `stop_coordinating`. In the
-    others storage refuses their commits, and they refuse what they would do without a commit. Groups,
-    transactional ids and housekeeping of logs need their scope: a broker that is alone holds all, one of
+    """`start` is enough to serve logs. To change topics, users and settings it has to `coordinate`, which one
+    of several brokers on one storage does, until it is to `stop_coordinating`. In the others storage refuses
+    their commits, and they refuse what they would do without a commit. Groups, transactional ids, namespaces
+    with their queues and housekeeping of logs need their scope: a broker that is alone holds all, one of
     several holds those that it has taken.
     """
 
@@ -99,8 +102,6 @@ class Broker:
         """`tracer` is None where tracing is off."""
         self.coordinates = False
         """Whether this broker coordinates. Always so where it is alone, once it has started."""
-        self._is_loaded = False
-        """What the coordinator needs is loaded, or some of it."""
         self.tracer = tracer
         self._storage = storage
         self._clock = clock
@@ -161,13 +162,19 @@ class Broker:
             if tracer is None
             else TracedLogWriter(storage, clock, self.transactions, sources, self.traffic, tracer)
         )
-        self._schedule = Schedule(storage, clock, self._fire, defaults=settings.topic_defaults())
+        self._schedules = Schedules(
+            lambda scope: Schedule(
+                storage, clock, self._fire, defaults=settings.topic_defaults(), scope=scope
+            ),
+            is_alone=self._is_alone,
+        )
+        held_namespaces = HeldScopes(OF_NAMESPACES, has_all=self._is_alone)
         self.publishing = Publishing(
             self.topics.by_name,
             clock,
             self._log_writer.append_routed,
             self.create_topics,
-            self._schedule,
+            self._schedules,
             self.is_behind,
         )
         self.namespaces = Namespaces(
@@ -180,13 +187,13 @@ class Broker:
             self.delete_topics,
             self._readers_of,
             self.traffic,
+            held_namespaces,
             read_attributes,
             predeclared_exchanges,
             tracer=tracer,
         )
-        self.retention = Retention(
-            storage, self.groups.offsets, self.namespaces.retention, lambda: self.coordinates
-        )
+        self._predeclared = predeclared_exchanges
+        self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention, sources)
         self._log_scopes = LogScopes(storage, self.retention, check_seconds=settings.retention_check_seconds)
         self._group_scopes = GroupScopes(
             storage,
@@ -198,18 +205,16 @@ class Broker:
         self._transaction_scopes = TransactionScopes(
             storage, held_transactions, self.transactions, check_seconds=settings.retention_check_seconds
         )
+        self.namespace_scopes = NamespaceScopes(
+            storage, held_namespaces, self.namespaces, self.publishing, self._schedules
+        )
         self._spread_scopes: Mapping[str, SpreadScopes] = {
             GROUPS[0].kind: self._group_scopes,
             TRANSACTIONS[0].kind: self._transaction_scopes,
+            NAMESPACES[0].kind: self.namespace_scopes,
             HOUSEKEEPING[0].kind: self._log_scopes,
         }
-        self._coordination = Coordination(
-            self.transactions,
-            self.namespaces,
-            self.publishing,
-            self._schedule,
-            self._metrics_file,
-        )
+        self._coordination = Coordination(self._metrics_file)
         self._definitions = DefinitionFollower(
             self.topics,
             self._topics_followed,
@@ -248,12 +253,12 @@ class Broker:
     def _start_scopes(self) -> None:
         self._group_scopes.start()
         self._transaction_scopes.start()
+        self.namespace_scopes.start()
         self._log_scopes.start()
 
     async def coordinate(self) -> None:
         """After `start`: take over what one broker does for all. If this fails, the broker is as it was
         before. Raises Unavailable; InvalidConfig if it lacks something."""
-        self._is_loaded = True
         try:
             await self._storage.coordinate()
             await self.access.coordinate()
@@ -261,17 +266,25 @@ class Broker:
             if self._is_alone:
                 self._group_scopes.load_all()
                 await self._transaction_scopes.load_all()
-            await self._coordination.load()
+                await self.namespace_scopes.load_all()
+            elif self._storage.awaits_scopes:
+                await self._storage.assign_scopes(await self._imported_scopes())
+            self._coordination.load()
             if self._storage.has_lost_commits:
                 await self._storage.forget_lost_commits()
-            await self._storage.admit_members()
         except BaseException:
             await self._unload_coordination()
             raise
         self.coordinates = True
         if self._is_alone:
             self._start_scopes()
-        self._coordination.start()
+
+    async def _imported_scopes(self) -> Mapping[str, Scope]:
+        shared = self._storage.shared_state
+        assert shared is not None
+        return await imported_scopes(
+            shared, self._storage.topics.values(), self._predeclared, self.namespaces.configured
+        )
 
     def step_down(self) -> None:
         """From now on another broker coordinates: clients have to ask that one. `stop_coordinating` has to
@@ -292,14 +305,10 @@ class Broker:
         await self._unload_coordination()
 
     async def _unload_coordination(self) -> None:
-        try:
-            await self._coordination.stop()
-        finally:
-            # In one turn of the event loop: a record for a topic that feeds queues is appended with its
-            # references, or refused.
-            self._coordination.unload()
-            self._is_loaded = False
-            await self._storage.stop_coordinating()
+        if self._is_alone:
+            await self.namespace_scopes.stop()
+        self._coordination.unload()
+        await self._storage.stop_coordinating()
 
     def holds(self, scope: Scope) -> bool:
         """Whether this broker serves what the scope is about."""
@@ -327,8 +336,7 @@ class Broker:
             await self._log_scopes.stop()
             await self._group_scopes.stop()
             await self._transaction_scopes.stop()
-            if self._is_loaded:
-                await self._coordination.stop()
+            await self.namespace_scopes.stop()
         finally:
             await self._close()
 
@@ -354,7 +362,7 @@ class Broker:
     @property
     def scheduled_messages(self) -> int:
         """How many messages are not due yet, or due and not published yet."""
-        return self._schedule.waiting
+        return self._schedules.waiting
 
     @property
     def unwritten_bytes(self) -> int:

@@ -13,7 +13,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from posthouse.model.errors import CoordinatorLoading, NotCoordinator
-from posthouse.model.scopes import GROUPS, TRANSACTIONS, Scope, scope_of_group, scope_of_transactional_id
+from posthouse.model.scopes import (
+    GROUPS,
+    NAMESPACES,
+    TRANSACTIONS,
+    Scope,
+    scope_of_group,
+    scope_of_namespace,
+    scope_of_transactional_id,
+)
 
 Released = Callable[[Scope], None]
 
@@ -29,6 +37,8 @@ class ScopeKind:
 
 OF_GROUPS = ScopeKind(scopes=GROUPS, noun="group", scope_of=scope_of_group)
 OF_TRANSACTIONS = ScopeKind(scopes=TRANSACTIONS, noun="transactional id", scope_of=scope_of_transactional_id)
+
+OF_NAMESPACES = ScopeKind(scopes=NAMESPACES, noun="namespace", scope_of=scope_of_namespace)
 
 
 class HeldScopes:

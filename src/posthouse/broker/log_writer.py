@@ -20,6 +20,7 @@ from posthouse.broker.unpacking import Unpacking
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidRecord, InvalidTransaction, PosthouseError
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TimestampType
 from posthouse.model.topics import Topic
 from posthouse.records.batch import check_timestamps, stamp_log_append_time
@@ -134,9 +135,8 @@ class Referring(Protocol):
     def by_topic(self) -> Collection[str]:
         """Names of the topics whose records are routed to queues."""
 
-    @property
-    def is_loaded(self) -> bool:
-        """Whether all of them are known."""
+    def serves(self, scope: Scope | None) -> bool:
+        """Whether it has those of topics of this scope."""
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None: ...
 
@@ -192,8 +192,8 @@ class LogWriter:
                 if produced.topic.name in sources:
                     check_referable(append.header)
                     referring.append((produced.topic, append))
-                elif produced.topic.is_coordinated and not self._queues.is_loaded:
-                    check_referable(append.header)  # another broker refers to it
+                elif not self._queues.serves(produced.topic.scope):
+                    check_referable(append.header)  # another broker refers to it, or storage refuses it
             except PosthouseError as error:
                 if required:
                     raise

@@ -1,6 +1,6 @@
 """Topics by name and by id, and the rules to create, change and delete them."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from posthouse.broker.changes import SerializedChanges
@@ -12,6 +12,7 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.ids import TopicId, new_topic_id
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic, check_topic_name
 from posthouse.storage.contract import Storage
@@ -151,17 +152,19 @@ class Topics:
             config=config,
         )
 
-    async def coordinate(self, names: Iterable[str]) -> None:
-        """Make the existing ones of these topics coordinated: other brokers write to them no more. Durable on
-        return."""
-        await self._changes.make(self._coordinate(names))
+    async def claim(self, names: Collection[str], scope: Scope) -> None:
+        """The topics of these names belong to the scope, which this broker has taken: others write to them no
+        more, nor to topics of these names that are created later. Durable on return."""
+        if claimed := await self._storage.announce_sources(names, scope):
+            await self._changes.make(self._give(claimed, scope))
 
-    async def _coordinate(self, names: Iterable[str]) -> None:
+    async def _give(self, names: Iterable[str], scope: Scope) -> None:
         await self._storage.refresh_definitions()  # another broker may have created them
-        for name in names:
-            topic = self.by_name.get(name)
-            if topic is not None and not topic.is_coordinated:
-                await self._replace(replace(topic, is_coordinated=True), validate_only=False)
+        topics = [topic for name in names if (topic := self.by_name.get(name)) and topic.scope is None]
+        if topics:
+            await self._storage.give_topics(topics, scope)
+            self.by_name |= {topic.name: self._storage.topics[topic.id] for topic in topics}
+            self._in_order = None
 
     async def grow(self, name: str, partitions: int, *, validate_only: bool = False) -> Topic:
         return await self._changes.make(self._grow(name, partitions, validate_only))
@@ -226,7 +229,7 @@ class Topics:
     async def _replace(self, topic: Topic, validate_only: bool) -> Topic:
         if not validate_only:
             await self._storage.update_topic(topic)
-            self.by_name[topic.name] = topic
+            topic = self.by_name[topic.name] = self._storage.topics[topic.id]
             self._in_order = None
         return topic
 

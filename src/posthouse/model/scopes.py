@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from types import MappingProxyType
 
+DEFAULT_NAMESPACE = "/"
 GROUP_SCOPES = 64
 TRANSACTION_SCOPES = GROUP_SCOPES
 """As many, because both use `shard_of`."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from posthouse.model.errors import InvalidTopicName, UnknownPartition
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 
 MAX_NAME_LENGTH = 249
@@ -23,9 +24,10 @@ class Topic:
     """Overrides of this topic, by dotted name; all other settings follow the broker's defaults."""
     config: TopicConfig = field(default_factory=TopicConfig)
     """The broker's defaults with the overrides applied."""
-    is_coordinated: bool = False
-    """Only the broker that coordinates queues writes to it: its records are routed to them in the same
-    commit. Without meaning in a broker that is alone."""
+    scope: Scope | None = None
+    """In a cluster, the scope of the namespace whose queues it feeds: only the holder writes to it, because
+    its records are routed to queues in the same commit. None if it feeds none, and in a broker that is
+    alone."""
 
     @property
     def is_internal(self) -> bool:

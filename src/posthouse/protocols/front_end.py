@@ -62,6 +62,8 @@ class FrontEnd:
     is_coordinated: bool = False
     """Whether only the coordinator serves its clients: their connections end when this broker is that no
     more."""
+    serves_namespaces: bool = False
+    """Whether its clients are in a namespace: their connections end when another broker is to serve that."""
     pass_on: Callable[[ListenerSettings, ConnectionFactory], ConnectionFactory] | None = None
     """Makes what passes connections of a listener on to the coordinator, as they are, while another broker is
     that: TLS is between the client and that one. It is given what makes those that are served here. None if

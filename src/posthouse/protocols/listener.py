@@ -5,10 +5,11 @@ import errno
 import logging
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, cast
 
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate, Visitor
 from posthouse.protocols.introduction import Dismissable, Introduction, Origin
@@ -315,7 +316,7 @@ class Listener:
                 "listener %s: closing all %d connections: the broker may not answer without its lease",
                 *(self._name, len(self._visitors)),
             )
-            self._dismiss_all()
+            self._dismiss([each for each, visitor in self._visitors.items() if not visitor.is_passed_on])
 
     def _sweep_rest(self, left: list[Connection]) -> None:
         for connection in left[-_SWEPT_AT_ONCE:]:
@@ -353,7 +354,14 @@ class Listener:
         """Another broker serves the clients from now on: let the connections that are not passed on finish
         their requests, and abort them after `seconds`. Others are accepted, and passed on."""
         self._give_up_handshakes()
-        served = [each for each, visitor in self._visitors.items() if not visitor.is_passed_on]
+        await self._hand_over([each for each, its in self._visitors.items() if not its.is_passed_on], seconds)
+
+    async def hand_over_scope(self, scope: Scope, seconds: float) -> None:
+        """The same for the connections in namespaces of the scope."""
+        served = [each for each, its in self._visitors.items() if not its.is_passed_on]
+        await self._hand_over([each for each in served if _is_in(each.info.namespace, scope)], seconds)
+
+    async def _hand_over(self, served: Sequence[Connection], seconds: float) -> None:
         for connection in served:
             connection.finish()
         await self._end(lambda: [each for each in served if each in self._visitors], seconds)
@@ -362,10 +370,10 @@ class Listener:
         """Accept no more connections, and close every connection immediately."""
         self._close_sockets()
         self._give_up_handshakes()
-        self._dismiss_all()
+        self._dismiss(list(self._visitors))
 
-    def _dismiss_all(self) -> None:
-        for connection in list(self._visitors):
+    def _dismiss(self, connections: Iterable[Connection]) -> None:
+        for connection in connections:
             if isinstance(connection, Dismissable):
                 connection.dismiss()
             else:
@@ -417,6 +425,10 @@ def _turn_away(visitor: Visitor, task: "asyncio.Task[None]") -> None:
     connection."""
     visitor.is_unwanted = True
     task.cancel()
+
+
+def _is_in(namespace: str | None, scope: Scope) -> bool:
+    return namespace is not None and scope_of_namespace(namespace) == scope
 
 
 def _always() -> bool:

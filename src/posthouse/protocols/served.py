@@ -13,6 +13,8 @@ class ServedListener:
     listener: Listener
     is_coordinated: bool = False
     """Whether only the coordinator serves its clients."""
+    serves_namespaces: bool = False
+    """Whether its clients are in a namespace."""
 
     @property
     def name(self) -> str:

@@ -5,10 +5,11 @@ brokers share cannot assign them earlier.
 """
 
 import asyncio
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import Scope
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
 from posthouse.storage.bounds import Slice, TimestampedOffset
@@ -38,8 +39,8 @@ class Storage(PartitionView, Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other brokers may write to the same logs. They do not write to topics that are
-        `is_coordinated`."""
+        """Whether other brokers may write to the same logs. To topics with a `scope` only the broker does
+        that has taken it (`take_namespaces`)."""
 
     @property
     def shared_state(self) -> SharedState | None:
@@ -68,10 +69,26 @@ class Storage(PartitionView, Protocol):
         """This broker is the coordinator from now on: load what only that one knows. No-op if it was before,
         and in a storage that is not shared. Raises Unavailable; then it is not the coordinator."""
 
-    async def admit_members(self) -> None:
-        """The coordinator has loaded its definitions, and the topics that feed queues are `is_coordinated`.
-        Until then no other broker appends to topics that were imported, and this one not to topics that feed
-        queues, unless with references."""
+    @property
+    def awaits_scopes(self) -> bool:
+        """Whether what was imported belongs to no scopes of namespaces yet. Until the coordinator has called
+        `assign_scopes`, no other broker serves."""
+
+    async def assign_scopes(self, scopes: Mapping[str, Scope]) -> None:
+        """The scopes of all topics that feed queues, whether they exist or not, and of the broker's own
+        topics, by name. By the coordinator, after an import. Raises Unavailable."""
+
+    async def take_namespaces(self, scope: Scope) -> None:
+        """From now on this broker changes the definitions of the scope, which it holds. The bounds of its
+        topics are up to date on return, and so are the definitions. No-op in a storage that is not shared.
+        Raises Unavailable; then it does not."""
+
+    def serve_namespaces(self, scope: Scope) -> None:
+        """From now on this broker also writes to the topics of the scope: it knows which queues they feed."""
+
+    def leave_namespaces(self, scope: Scope) -> None:
+        """The reverse of both: what they allow is refused from the call on. Commits before may still be under
+        way: see `barrier`."""
 
     async def stop_coordinating(self) -> None:
         """The reverse of `coordinate`: what only the coordinator may do is refused from the call on. Returns
@@ -96,7 +113,7 @@ class Storage(PartitionView, Protocol):
         """Create topics durably, all or none. The caller has checked names and ids.
 
         In a shared storage any broker does it. Raises TopicExists if another one has created a topic of that
-        name meanwhile. A topic whose name was announced (`announce_sources`) is made coordinated.
+        name meanwhile. A topic whose name was announced (`announce_sources`) gets that scope.
 
         `state` is stored with the topics, where damage to later commits cannot reach it. The caller must also
         commit it, because an earlier commit may have put another value under the same key.
@@ -106,8 +123,9 @@ class Storage(PartitionView, Protocol):
         """Change the effective settings of topics after their defaults have changed. Nothing is stored."""
 
     async def update_topic(self, topic: Topic) -> None:
-        """Replace the definition of the topic with the same id: new settings, more partitions. Only the
-        coordinator of a shared storage does it. Raises UnknownTopic if another broker has deleted it."""
+        """Replace the definition of the topic with the same id: new settings, more partitions. In a shared
+        storage the coordinator does it, or for an internal topic the broker that has taken its scope. Raises
+        UnknownTopic if another broker has deleted it."""
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
         """Delete topics. Readers lose access to the records at once, then their space is freed."""
@@ -161,10 +179,14 @@ class Storage(PartitionView, Protocol):
         """Bring topics up to date with changes of this broker whose outcome was not known: mostly there are
         none, and storage is not asked. To be awaited before a topic is changed. Raises Unavailable."""
 
-    async def announce_sources(self, names: Collection[str]) -> list[str]:
-        """From now on a topic of one of these names that any broker creates is coordinated, because it feeds
-        queues, until the name is removed from `Space.SOURCES`. Returns those for which there is a topic
-        that is not coordinated. By the coordinator of a shared storage. Raises Unavailable."""
+    async def announce_sources(self, names: Collection[str], scope: Scope) -> list[str]:
+        """From now on a topic of one of these names that any broker creates belongs to the scope, because it
+        feeds queues, until the name is removed from `Space.SOURCES`. Returns those for which there is a topic
+        without a scope. By the broker that has taken the scope. Raises Unavailable."""
+
+    async def give_topics(self, topics: Sequence[Topic], scope: Scope) -> None:
+        """Existing topics belong to the scope from now on, unless they belong to one already. Durable on
+        return. By the broker that has taken the scope. Raises Unavailable."""
 
     async def barrier(self) -> None:
         """Return when everything that was committed before this call is readable.

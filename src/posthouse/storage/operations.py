@@ -39,7 +39,7 @@ class Append:
     has_referral: bool = False
     """For a marker that commits: references of queues to the records are not in this commit, but what leads
     to them is (`Space.REFERRALS`). Without it storage refuses the marker, and so the whole commit, if the
-    topic is coordinated and the broker is not the coordinator."""
+    topic belongs to a scope of namespaces that this broker does not hold."""
 
 
 @dataclass(slots=True)
@@ -91,14 +91,14 @@ class Refer:
 class Trim:
     """Raise the start of a partition to `offset`; readers lose the records below it at once.
 
-    In a storage that several brokers share, one that does not coordinate names the scope of housekeeping that
-    the log belongs to. The outcome has a refusal if the topic became `is_coordinated` or was deleted.
+    The outcome has a refusal if the topic was deleted, or belongs to a scope of namespaces that this broker
+    does not hold.
     """
 
     partition: PartitionId
     offset: int
     scope: Scope | None = None
-    """None in the name of the coordinator."""
+    """The scope of housekeeping that this broker must hold for it; None for what users have asked for."""
 
 
 @dataclass(slots=True)

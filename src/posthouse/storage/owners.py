@@ -85,4 +85,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.SECRETS: _of_cluster,
     Space.ADMISSIONS: _first(_PARTITION_SIZE),
     Space.REFERRALS: _of_cluster,
+    Space.DUE: _sized(4),
 }

@@ -27,6 +27,9 @@ class SharedState(Protocol):
     async def of_space(self, space: Space) -> dict[bytes, bytes]:
         """All values: only for spaces that are small, or are seldom looked at."""
 
+    async def of_namespaces(self, shard: int) -> Mapping[Space, dict[bytes, bytes]]:
+        """Exchanges, bindings and queues of the namespaces of this scope."""
+
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]: ...
 
     async def offsets_of_shard(self, shard: int) -> StoredOffsets:

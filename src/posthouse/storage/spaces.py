@@ -32,10 +32,12 @@ class Space(IntEnum):
     ADMISSIONS = 26
     """Transactions whose batches any broker may append: the function `commit_group` looks them up."""
     REFERRALS = 27
-    """Committed transactions whose records queues do not have yet: the coordinator refers to them."""
+    """Committed transactions whose records queues do not have yet: who serves the queues refers to them."""
     SOURCES = 28
     """Names of topics that feed queues, whether there is such a topic or not. Only a shared storage has them:
-    any broker may create the topic, and the database makes it coordinated."""
+    any broker may create the topic, and the database gives it the scope that is stored here."""
+    DUE = 29
+    """Delayed messages that are due in a namespace of another broker than that of their schedule."""
 
 
 CLUSTER_WIDE = frozenset(
@@ -59,5 +61,19 @@ OF_GROUPS = frozenset(
 OF_TRANSACTIONS = frozenset({Space.TRANSACTIONS, Space.TRANSACTION_OFFSETS, Space.FENCES, Space.ADMISSIONS})
 """State of the brokers that hold the scopes of the transactional ids."""
 
-COORDINATORS = frozenset(Space) - CLUSTER_WIDE - OF_GROUPS - OF_TRANSACTIONS
+OF_NAMESPACES = frozenset(
+    {
+        Space.EXCHANGES,
+        Space.BINDINGS,
+        Space.QUEUES,
+        Space.QUEUE_PROGRESS,
+        Space.SCHEDULE,
+        Space.REFERRALS,
+        Space.SOURCES,
+        Space.DUE,
+    }
+)
+"""State of the brokers that hold the scopes of the namespaces."""
+
+COORDINATORS = frozenset(Space) - CLUSTER_WIDE - OF_GROUPS - OF_TRANSACTIONS - OF_NAMESPACES
 """State of the coordinator."""

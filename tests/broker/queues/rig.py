@@ -20,11 +20,13 @@ from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.model.clock import Clock, SystemClock
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import NAMESPACES
 from posthouse.model.topic_config import TopicConfig
 from posthouse.settings import Settings
 from posthouse.storage.contract import Storage
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.memory.engine import MemoryStorage
+from tests.broker.members import CoordinatorStorage
 
 PLAIN = Envelope(headers=b"\x00")
 SESSION = object()
@@ -144,10 +146,14 @@ async def running(
     broker = Broker(storage, Settings(memory=True, **settings), clock)
     await broker.start()
     await broker.coordinate()
+    if isinstance(storage, CoordinatorStorage):
+        await storage.scopes.take(broker, *NAMESPACES)
     try:
         yield Rig(broker)
     finally:
         await broker.stop()
+        if isinstance(storage, CoordinatorStorage):
+            storage.scopes.holders.clear()
 
 
 async def settle_turns(turns: int = 20) -> None:

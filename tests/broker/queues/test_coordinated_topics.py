@@ -1,4 +1,4 @@
-"""Topics that feed exchanges and queues: on a shared storage only the coordinator writes to them."""
+"""Topics that feed exchanges and queues: on a shared storage only one broker writes to them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,13 +13,14 @@ from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKin
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock, SystemClock
 from posthouse.model.errors import NotLeader, StorageFull
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.model.topics import Topic
 from posthouse.records.builder import BatchBuilder
 from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Put
 from tests.broker.members import CoordinatorStorage, pair, started
-from tests.broker.queues.rig import SESSION, Rig, running, settle_turns, values_of
+from tests.broker.queues.rig import SESSION, Rig, running, settle_turns
 
 EXCHANGE = ExchangeDefinition(name="orders", kind=ExchangeKind.FANOUT)
 
@@ -45,15 +46,14 @@ class Gated(CoordinatorStorage):
         self.began.set()
         gate = self._gate
         await gate.wait()
-        for topic in topics:
-            await MemoryStorage.update_topic(self, topic)
+        await super().create_topics(topics, state)
 
-    async def update_topic(self, topic: Topic) -> None:
+    async def give_topics(self, topics: Sequence[Topic], scope: Scope) -> None:
         self.updates += 1
         self.began.set()
         gate = self._gate
         await gate.wait()
-        await super().update_topic(topic)
+        await super().give_topics(topics, scope)
 
 
 def batch(topic: Topic) -> Produced:
@@ -77,6 +77,7 @@ async def create(broker: Broker, **options: Any) -> Topic:
     return made
 
 
+SCOPE = scope_of_namespace("/")
 KINDS = pytest.mark.parametrize("what", ["queue", "transient queue", "exchange"])
 
 
@@ -84,7 +85,7 @@ KINDS = pytest.mark.parametrize("what", ["queue", "transient queue", "exchange"]
 async def test_a_topic_is_coordinated_before_a_declaration_takes_effect(what: str) -> None:
     storage = Gated()
     async with running(storage=storage) as rig:
-        assert not (await create(rig.broker)).is_coordinated
+        assert (await create(rig.broker)).scope is None
         storage.shut_gate()
         declaring = asyncio.create_task(declare(rig, what))
         await storage.began.wait()
@@ -93,8 +94,8 @@ async def test_a_topic_is_coordinated_before_a_declaration_takes_effect(what: st
         storage._gate.set()
         await declaring
         assert "orders" in rig.broker.namespaces.sources.by_topic
-        assert rig.broker.topic("orders").is_coordinated
-        assert storage.topics[rig.broker.topic("orders").id].is_coordinated
+        assert rig.broker.topic("orders").scope == SCOPE
+        assert storage.topics[rig.broker.topic("orders").id].scope == SCOPE
 
 
 @KINDS
@@ -106,11 +107,10 @@ async def test_a_topic_that_is_being_created_when_its_queue_is_declared(what: st
         await storage.began.wait()
         declaring = asyncio.create_task(declare(rig, what))
         await settle_turns()
-        assert "orders" not in rig.broker.namespaces.sources.by_topic
         storage._gate.set()
         storage.open_gate()
         await asyncio.gather(creating, declaring)
-        assert rig.broker.topic("orders").is_coordinated
+        assert rig.broker.topic("orders").scope == SCOPE
 
 
 async def test_a_queue_that_is_being_declared_when_its_topic_is_created() -> None:
@@ -122,7 +122,7 @@ async def test_a_queue_that_is_being_declared_when_its_topic_is_created() -> Non
         gate = storage._gate
         storage.open_gate()
         topic = await create(rig.broker)
-        assert not declaring.done() and topic.is_coordinated
+        assert not declaring.done() and topic.scope == SCOPE
         gate.set()
         await declaring
         assert storage.updates == 0, "once is enough"
@@ -135,18 +135,18 @@ async def test_a_declaration_without_a_topic_of_its_name_updates_none() -> None:
             await rig.queue(f"q{number}", durable=False, exclusive=True)
         assert storage.updates == 0
         await rig.publish(b"message", key=b"q3")
-        assert rig.broker.topic("q3").is_coordinated, "it is created as what it is"
+        assert rig.broker.topic("q3").scope == SCOPE, "it is created as what it is"
 
 
 async def test_a_declaration_fails_if_its_topic_cannot_be_made_coordinated(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def full(self: Gated, topic: Topic) -> None:
+    async def full(self: Gated, topics: Sequence[Topic], scope: Scope) -> None:
         raise StorageFull("no space left")
 
     async with running(storage=Gated()) as rig:
         await create(rig.broker)
-        monkeypatch.setattr(Gated, "update_topic", full)
+        monkeypatch.setattr(Gated, "give_topics", full)
         with pytest.raises(StorageFull):
             await rig.queue("orders")
         assert "orders" not in rig.namespace.queues
@@ -160,26 +160,13 @@ async def test_a_topic_stays_coordinated_and_keeps_that_through_other_changes() 
         await rig.namespace.delete_queue("orders", SESSION)
         await rig.broker.create_partitions("orders", 3)
         await rig.broker.configure_topic("orders", lambda topic: {"retention.ms": "5"})
-        assert rig.broker.topic("orders").is_coordinated
-
-
-async def test_a_start_makes_up_for_topics_that_are_older_than_the_rule() -> None:
-    clock = ManualClock()
-    storage = CoordinatorStorage(clock)
-    async with running(storage=storage, clock=clock) as rig:
-        await rig.queue("orders")
-        await rig.publish(b"message", key=b"orders")
-        topic = rig.broker.topic("orders")
-    storage._topics[topic.id] = Topic(id=topic.id, name="orders", partitions=1)
-    async with running(storage=storage, clock=clock) as rig:
-        assert rig.broker.topic("orders").is_coordinated
-        assert await values_of(rig.found("orders")) == [b"message"]
+        assert rig.broker.topic("orders").scope == SCOPE
 
 
 async def test_internal_topics_are_coordinated() -> None:
     async with running(storage=Gated()) as rig:
         queue = await rig.queue("orders")
-        assert queue.log.is_coordinated
+        assert queue.log.scope == SCOPE
 
 
 async def test_a_broker_that_is_alone_neither_marks_nor_stores_anything() -> None:
@@ -191,7 +178,7 @@ async def test_a_broker_that_is_alone_neither_marks_nor_stores_anything() -> Non
     await broker.namespaces.get("/").declare_queue(QueueDefinition(name="orders"), SESSION)
     assert broker.topic("orders") is before
     [later] = await broker.create_topics([NewTopic(name="amq.later", partitions=1)])
-    assert isinstance(later, Topic) and not later.is_coordinated
+    assert isinstance(later, Topic) and later.scope is None
     await broker.stop()
 
 

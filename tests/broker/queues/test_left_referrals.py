@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from posthouse.broker import coordination
+from posthouse.broker import namespace_scopes
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.definition import QueueDefinition
@@ -22,7 +22,7 @@ from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotCoordinator, OffsetOutOfRange
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import scope_of_transactional_id
+from posthouse.model.scopes import scope_of_namespace, scope_of_transactional_id
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.request_origins import ConnectionIdentity, CorrelatedOrigin
 from posthouse.records.builder import BatchBuilder
@@ -38,6 +38,7 @@ from tests.storage.shared.opened import TestLease, make_member, make_shared, rel
 
 ID = "tx"
 SCOPE = scope_of_transactional_id(ID)
+QUEUES = scope_of_namespace("/")
 SESSION = object()
 
 
@@ -138,7 +139,7 @@ class Processor:
 @pytest.fixture
 async def brokers(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
     """The member coordinates the transactional id."""
-    monkeypatch.setattr(coordination, "_REFERRAL_CHECK_SECONDS", 3600.0)
+    monkeypatch.setattr(namespace_scopes, "_HANDED_OVER_SECONDS", 3600.0)
     monkeypatch.setattr(definition_follower, "_PAUSE_SECONDS", 3600.0)
     clock = SystemClock()
     settings = Settings(memory=True, retention_check_seconds=3600)
@@ -148,6 +149,7 @@ async def brokers(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> 
         await coordinator.start()
         await coordinator.coordinate()
         await coordinator.take_scope(SCOPE)
+        await coordinator.take_scope(QUEUES)
         member = Broker(await make_member(database, objects, clock), settings, clock)
         await member.start()
         running = Brokers(database, coordinator, member)
@@ -209,7 +211,7 @@ async def test_a_topic_that_becomes_a_source_meanwhile(
     """The member does not know it when it commits; storage does."""
     await processor.write(topic, b"a")
     queue = await brokers.declare()
-    assert not brokers.member.topic("orders").is_coordinated
+    assert brokers.member.topic("orders").scope is None
     await processor.end()
     assert len(await brokers.referrals()) == 1
     await brokers.refer()
@@ -226,19 +228,19 @@ async def test_other_brokers_append_to_the_transaction(
     assert queue.message_count == 1
 
 
-async def test_the_next_coordinator_refers_to_what_is_left(
+async def test_the_next_holder_refers_to_what_is_left(
     brokers: Brokers, topic: Topic, processor: Processor
 ) -> None:
     await brokers.declare()
     await processor.write(topic, b"a")
-    await brokers.coordinator.stop_coordinating()
+    await brokers.coordinator.release_scope(QUEUES)
     await processor.end()
     assert len(await brokers.referrals()) == 1
-    await brokers.coordinator.coordinate()
+    await brokers.coordinator.take_scope(QUEUES)
     await brokers.until_referred()
 
 
-async def test_the_coordinator_steps_down_while_it_commits(
+async def test_the_namespace_is_given_up_while_a_transaction_is_committed(
     brokers: Brokers, topic: Topic, processor: Processor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has read the records for its queues, and has none any more when it commits."""
@@ -251,14 +253,12 @@ async def test_the_coordinator_steps_down_while_it_commits(
     async def interrupted(sources: Sources, referral: Referral, referrals: Referrals) -> None:
         await add(sources, referral, referrals)
         monkeypatch.setattr(Sources, "add_records", add)
-        coordinator.step_down()
-        coordinator._coordination.unload()
-        await coordinator._storage.stop_coordinating()
+        await coordinator.release_scope(QUEUES)
 
     monkeypatch.setattr(Sources, "add_records", interrupted)
     await processor.end()
     assert len(await brokers.referrals()) == 1
-    await coordinator.coordinate()
+    await coordinator.take_scope(QUEUES)
     await brokers.until_referred()
 
 

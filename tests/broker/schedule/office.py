@@ -13,6 +13,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.disk import Disk
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Operation, Put
+from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic, read_all
 from tests.storage.stores import crash_copy
 
@@ -87,7 +88,7 @@ class Office:
             most_at_once=self.most_at_once,
             most_bytes_at_once=self.most_bytes_at_once,
         )
-        await self.schedule.load()
+        self.schedule.load(self.storage.take_state(Space.SCHEDULE))
         return self
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from posthouse.testing import AsyncBroker
 async def add_queues(broker: AsyncBroker, count: int) -> None:
     """Named q00000 and so on."""
     namespace = broker.app.broker.namespaces.get("/")
-    logs = [queue_topic(number.to_bytes(16), 1) for number in range(count)]
+    logs = [queue_topic(number.to_bytes(16), 1, namespace.scope) for number in range(count)]
     await broker.app.broker._storage.create_topics(logs)
     for number, log in enumerate(logs):
         definition = QueueDefinition(name=f"q{number:05}", durable=False)

@@ -1,6 +1,7 @@
 """Topics that no client sees: the reference logs of queues. Their names begin as no client's can."""
 
 from posthouse.model.ids import new_topic_id
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import INTERNAL_PREFIX, Topic
 
@@ -13,15 +14,15 @@ _OVERRIDES = {
 _CONFIG = TopicConfig().with_overrides(_OVERRIDES)
 
 
-def queue_topic(queue_id: bytes, lanes: int) -> Topic:
-    """A partition for each lane, and one behind them for the stash."""
+def queue_topic(queue_id: bytes, lanes: int, scope: Scope) -> Topic:
+    """A partition for each lane, and one behind them for the stash. `scope` is that of its namespace."""
     return Topic(
         id=new_topic_id(),
         name=f"{_QUEUE_PREFIX}{queue_id.hex()}",
         partitions=lanes + 1,
         overrides=_OVERRIDES,
         config=_CONFIG,
-        is_coordinated=True,
+        scope=scope,
     )
 
 

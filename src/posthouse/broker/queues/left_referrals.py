@@ -1,8 +1,8 @@
 """Referrals: committed transactions whose records queues do not have yet.
 
 A transaction may be ended by a broker that does not know the queues. In the commit that ends it, that broker
-stores a referral for each partition of it that may feed queues. The coordinator reads the records, and
-removes the referral in the commit that refers to them: see `pending_referrals`.
+stores a referral for each partition of it that may feed queues. The broker that serves them reads the
+records, and removes the referral in the commit that refers to them: see `pending_referrals`.
 
 Stored in `Space.REFERRALS`, big-endian; the value is empty:
 
@@ -45,7 +45,7 @@ def stored_referral(key: bytes) -> Referral:
 
 
 class LeftReferrals:
-    """Of one commit: references that the coordinator will write."""
+    """Of one commit: references that other brokers will write."""
 
     def __init__(self, left: Collection[PartitionId], referrals: Sequence[Referral]) -> None:
         """`left` are all partitions that may feed queues, also those without records."""
@@ -56,4 +56,4 @@ class LeftReferrals:
         return [each.put() for each in self._referrals]
 
     def durable(self) -> None:
-        """The coordinator learns of it by the new ends of the logs, or when it looks next."""
+        """The other brokers learn of it by the new ends of the logs, or when it looks next."""

@@ -5,9 +5,8 @@ from hashlib import sha256
 from typing import Final
 
 from posthouse.model.errors import InvalidTopicName
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.model.topics import check_topic_name
-
-DEFAULT_NAMESPACE: Final = "/"
 
 _SEPARATOR: Final = ".."
 _MADE_UP: Final = "x."

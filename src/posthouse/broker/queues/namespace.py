@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+from dataclasses import replace
 from typing import Protocol
 
 from posthouse.broker.queues.admission import Admission
 from posthouse.broker.queues.attributes import Attributes, ReadAttributes, plain_attributes
+from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import EXCHANGE_TOPIC, BackingTopic, queue_topic_config
 from posthouse.broker.queues.definition import OverflowPolicy, QueueDefinition
 from posthouse.broker.queues.effects import Effects
@@ -34,6 +36,7 @@ from posthouse.model.errors import (
     RecordTooLarge,
     UnknownQueue,
 )
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.model.topics import Topic
 
 _RECORD_OVERHEAD = 128
@@ -55,11 +58,11 @@ class NamespaceHost(Protocol):
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         """The topic, if it exists."""
 
-    async def coordinate(self, topic: str) -> None:
+    async def claim(self, topic: str, scope: Scope) -> None:
         """Before the topic feeds an exchange or queue: other brokers must not write to it any more, nor to
         one of this name that is created later. Durable on return."""
 
-    def source_removed(self, topic: str) -> None:
+    def source_removed(self, topic: str, scope: Scope) -> None:
         """The topic feeds nothing any more."""
 
     def watch(self, queue: LogQueue) -> None:
@@ -76,15 +79,22 @@ class Namespace:
 
     def __init__(self, name: str, host: NamespaceHost) -> None:
         self.name = name
+        self.scope = scope_of_namespace(name)
         self._host = host
+        self._resources = replace(host.resources, background=Background())
+        """Its own background: it ends when the namespace moves to another broker."""
         self._stored = StoredDefinitions(name, host.resources.storage, host.remove_log)
         self._clock = host.resources.clock
-        self._sources = host.sources.by_topic
+        self.sources = host.sources.of_namespace()
         self.router: Router[LogQueue] = Router()
         self.queues: dict[str, LogQueue] = {}
         self._admission = Admission()
         self._changing = asyncio.Lock()
-        self.effects = Effects(host.resources.background, self.router.leading_to)
+        self.effects = Effects(self.background, self.router.leading_to)
+
+    @property
+    def background(self) -> Background:
+        return self._resources.background
 
     @property
     def undisturbed(self) -> asyncio.Lock:
@@ -101,7 +111,7 @@ class Namespace:
                 check_same_exchange(known.definition, definition)
                 return known
             with self._host.sources.declaring(topic := self.topic_of(definition.name)):
-                await self._host.coordinate(topic)
+                await self._host.claim(topic, self.scope)
                 if definition.durable:
                     await self._stored.add_exchange(definition)
                 return self.add_exchange(definition)
@@ -111,7 +121,7 @@ class Namespace:
         exchange = self.router.declare(definition)
         backing = BackingTopic(topic_name(self.name, definition.name), EXCHANGE_TOPIC)
         exchange.data = backing
-        self._sources[backing.name] = self._source(exchange)
+        self.sources.set(backing.name, self._source(exchange))
         return exchange
 
     async def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -132,7 +142,7 @@ class Namespace:
         await self._stored.remove_exchange(exchange.name, bindings)
         self.router.delete(exchange.name)
         assert isinstance(exchange.data, BackingTopic)
-        self._sources.pop(exchange.data.name, None)
+        self.sources.remove(exchange.data.name)
         self._restore_source(exchange.name, exchange.data.name)
         await self._delete_unbound({binding.source for binding in bindings} - {exchange.name})
 
@@ -201,9 +211,9 @@ class Namespace:
                 check_same_queue(known.definition, definition)
                 return known
             queue_id = os.urandom(16)
-            log = queue_topic(queue_id, definition.max_priority + 1)
+            log = queue_topic(queue_id, definition.max_priority + 1, self.scope)
             with self._host.sources.declaring(topic := self.topic_of(definition.name)):
-                await self._host.coordinate(topic)
+                await self._host.claim(topic, self.scope)
                 await self._stored.add_queue(queue_id, definition, log)
                 return self.add_queue(queue_id, definition, log, session)
 
@@ -217,7 +227,7 @@ class Namespace:
         declared = DeclaredQueue(
             id=queue_id, namespace=self.name, definition=definition, log=log, backing=backing, session=session
         )
-        resources = self._host.resources
+        resources = self._resources
         queue: LogQueue
         if definition.is_stream:
             queue = StreamQueue(resources, declared)
@@ -226,7 +236,8 @@ class Namespace:
         self._admission.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)
-        self._sources.setdefault(queue.backing.name, self._source(queue))
+        if self.sources.get(queue.backing.name) is None:
+            self.sources.set(queue.backing.name, self._source(queue))
         self._host.watch(queue)
         return queue
 
@@ -256,10 +267,10 @@ class Namespace:
         queue.close()
         queue.cancel_consumers()
         self._host.forget(queue)
-        source = self._sources.get(queue.backing.name)
+        source = self.sources.get(queue.backing.name)
         if source is not None and source.target is queue:
-            del self._sources[queue.backing.name]
-            self._host.source_removed(queue.backing.name)
+            self.sources.remove(queue.backing.name)
+            self._host.source_removed(queue.backing.name, self.scope)
         self._host.remove_log(queue.log)
         await self._delete_unbound({binding.source for binding in bindings})
         return count
@@ -287,9 +298,9 @@ class Namespace:
         """An exchange was deleted: records of its topic are now for the queue of the same name."""
         queue = self.queues.get(name)
         if queue is not None:
-            self._sources[topic] = self._source(queue)
+            self.sources.set(topic, self._source(queue))
         else:
-            self._host.source_removed(topic)
+            self._host.source_removed(topic, self.scope)
 
     # Messages
 
@@ -392,5 +403,5 @@ class Namespace:
         named = exchange_in(message.headers)
         if named is not None:
             return named
-        source = self._sources.get(message.topic)
+        source = self.sources.get(message.topic)
         return source.target.name if source is not None and isinstance(source.target, Exchange) else ""

@@ -1,16 +1,18 @@
-"""All namespaces: loading, deletion of unused queues, delayed messages."""
+"""The namespaces that this broker serves: loading, deletion of unused queues, delayed messages."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
+from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.progress.progress import ProgressWriter, lane_of
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
+from posthouse.broker.queues.due_elsewhere import due_entry, due_put, namespace_due
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
@@ -21,6 +23,7 @@ from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention, ReadersOf
 from posthouse.broker.queues.sources import Sources
+from posthouse.broker.queues.stored_namespaces import StoredNamespaces, scope_of_source, stored_namespaces
 from posthouse.broker.queues.stream_window import StreamMemory
 from posthouse.broker.queues.transaction_wave import TransactionWave
 from posthouse.broker.routing.definitions import ExchangeDefinition
@@ -32,14 +35,15 @@ from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
 from posthouse.model.ids import TopicId
+from posthouse.model.scopes import DEFAULT_NAMESPACE, Scope, scope_of_namespace
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Put
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
-DEFAULT_NAMESPACE = "/"
 _NAMED = 50
 
 
@@ -57,6 +61,7 @@ class Namespaces:
         delete_topics: Callable[[Sequence[Topic]], Awaitable[None]],
         readers_of: ReadersOf,
         traffic: Traffic,
+        held: HeldScopes,
         read_attributes: ReadAttributes = no_attributes,
         predeclared: Sequence[ExchangeDefinition] = (),
         *,
@@ -78,22 +83,25 @@ class Namespaces:
             tracer=tracer,
         )
         self.sources = sources
+        self.held = held
+        """Scopes that this broker serves: all of them, if it is alone."""
         self.read_attributes = read_attributes
         self._delete_topics = delete_topics
         self._publishing = publishing
         self._expiring: set[LogQueue] = set()
-        self._doomed: list[TopicId] = []
+        self._doomed: dict[TopicId, Scope | None] = {}
         """Logs of deleted queues."""
-        self._forsaken_sources: set[str] = set()
+        self._forsaken_sources: dict[str, Scope] = {}
         """Names of topics that feed nothing any more, and are still stored as sources."""
         self._removing: asyncio.Task[None] | None = None
         self._retry_seconds = RETRY_SECONDS
         self._is_closing = False
         self._topics = topics
         self._predeclared = predeclared
-        self._names = list(dict.fromkeys((DEFAULT_NAMESPACE, *names)))
+        self.configured = tuple(dict.fromkeys((DEFAULT_NAMESPACE, *names)))
+        """The names in the settings, the same in all brokers of a cluster."""
         self._by_name: dict[str, Namespace] = {}
-        self._add_namespaces(self._names)
+        self._loading: dict[str, Namespace] = {}
         self.referrals = PendingReferrals(storage, sources, self.background, clock.now_ms)
         self.retention = QueueRetention(
             storage,
@@ -108,8 +116,10 @@ class Namespaces:
         )
 
     def get(self, name: str) -> Namespace:
+        """Raises UnknownNamespace, or NotCoordinator if another broker serves it."""
         namespace = self._by_name.get(name)
         if namespace is None:
+            self.held.check(name)
             raise UnknownNamespace(f"there is no namespace {name!r}")
         return namespace
 
@@ -120,10 +130,13 @@ class Namespaces:
     def __iter__(self) -> Iterator[Namespace]:
         return iter(self._by_name.values())
 
-    def _add_namespaces(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._by_name[name] = namespace = Namespace(name, self)
-            self._predeclare(namespace)
+    def of_scope(self, scope: Scope) -> list[Namespace]:
+        return [each for each in (*self._by_name.values(), *self._loading.values()) if each.scope == scope]
+
+    def _new(self, name: str) -> Namespace:
+        namespace = Namespace(name, self)
+        self._predeclare(namespace)
+        return namespace
 
     def _predeclare(self, namespace: Namespace) -> None:
         """Before anything is loaded: a stored binding whose exchange is missing counts as a leftover."""
@@ -134,20 +147,45 @@ class Namespaces:
 
     # Loading
 
-    async def load(self) -> None:
-        """Load the durable exchanges, queues and bindings."""
-        for key, value in self.storage.take_state(Space.EXCHANGES).items():
+    async def load_all(self) -> None:
+        """In a broker that is alone."""
+        spaces = (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.QUEUE_PROGRESS)
+        stored = StoredNamespaces({space: self.storage.take_state(space) for space in spaces})
+        await self._load(stored, self.configured, self._queue_logs())
+        self._serve(self._loading)
+        await self.referrals.load()
+        await self._fire_due(self.storage.take_state(Space.DUE))
+        if self.storage.has_lost_commits:
+            leasing = [queue for queue in self._queues() if not queue.definition.is_stream]
+            _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
+
+    def _queue_logs(self) -> dict[bytes, Topic]:
+        return {queue_id: each for each in self.storage.topics.values() if (queue_id := queue_of(each))}
+
+    async def load(self, scope: Scope, shared: SharedState) -> None:
+        """What the database has of one scope, which storage has taken: durable exchanges, queues, bindings.
+        `serve` or `unload` has to follow. Raises Unavailable."""
+        names = [name for name in self.configured if scope_of_namespace(name) == scope]
+        logs = {id: log for id, log in self._queue_logs().items() if log.scope == scope}
+        stored = await stored_namespaces(shared, scope)
+        await self._load(stored, names, logs)
+        await self._claim_sources(scope, shared)
+
+    async def _load(self, stored: StoredNamespaces, names: Iterable[str], logs: dict[bytes, Topic]) -> None:
+        for name in names:
+            self._to_load(name)
+        for key, value in stored[Space.EXCHANGES].items():
             self._of(key).add_exchange(decode_exchange(value))
-        logs = {queue_id: topic for topic in self.storage.topics.values() if (queue_id := queue_of(topic))}
         queues: dict[bytes, LogQueue] = {}
         leftovers: list[Operation] = []
-        for key, value in self.storage.take_state(Space.QUEUES).items():
+        for key, value in stored[Space.QUEUES].items():
             queue_id = value[:16]
             if queue_id in logs:
-                queues[queue_id] = self._restored(self._of(key), queue_id, value[16:], logs.pop(queue_id))
+                log = logs.pop(queue_id)
+                queues[queue_id] = self._of(key).add_queue(queue_id, decode_definition(value[16:]), log)
             else:  # the broker failed while it was declared
                 leftovers.append(Put(Space.QUEUES, key, None))
-        for key, value in self.storage.take_state(Space.QUEUE_PROGRESS).items():
+        for key, value in stored[Space.QUEUE_PROGRESS].items():
             queue_id, lane = lane_of(key)
             queue = queues.get(queue_id)
             if queue is None or lane >= len(queue.lanes):
@@ -156,8 +194,7 @@ class Namespaces:
                 queue.lanes[lane].progress.load(key, value)
         for queue in queues.values():
             queue.loaded()
-            self.background.start(queue.recover(), queue)
-        for key, value in self.storage.take_state(Space.BINDINGS).items():
+        for key, value in stored[Space.BINDINGS].items():
             try:
                 self._of(key).router.bind(decode_binding(value))
             except NotFound:  # one of its ends did not outlive the stop
@@ -166,47 +203,58 @@ class Namespaces:
             await self.storage.commit(leftovers)
         if logs:
             await self.storage.delete_topics([topic.id for topic in logs.values()])
-        await self._announce_all_sources()
-        self.sources.is_loaded = True
-        await self.referrals.load()
-        if self.storage.has_lost_commits:
-            leasing = [queue for queue in queues.values() if not queue.definition.is_stream]
-            _warn_of_lost_commits([queue for queue in leasing if queue.message_count])
 
-    async def _announce_all_sources(self) -> None:
-        """Sources of transient exchanges and queues are gone, and an imported storage has none stored."""
-        stored = {key.decode() for key in self.storage.take_state(Space.SOURCES)}
-        wanted = set(self.sources.by_topic) if self.storage.is_shared else set()
+    async def _claim_sources(self, scope: Scope, shared: SharedState) -> None:
+        """Sources of transient exchanges and queues are gone."""
+        stored = {
+            key.decode()
+            for key, value in (await shared.of_space(Space.SOURCES)).items()
+            if scope_of_source(value) == scope
+        }
+        wanted = {topic for namespace in self.of_scope(scope) for topic in namespace.sources}
         if forsaken := stored - wanted:
             await self.storage.commit([_source_removal(name) for name in forsaken])
         if unknown := wanted - stored:
-            await self._topics.coordinate(await self.storage.announce_sources(unknown))
+            await self._topics.claim(unknown, scope)
+
+    def serve(self, scope: Scope) -> None:
+        """After `load`, in the turn of the event loop in which storage serves the scope."""
+        loaded = {each.name: each for each in self._loading.values() if each.scope == scope}
+        self.sources.serve(scope)
+        self._serve(loaded)
+        self.retention.queues_changed()
+        self.referrals.look_soon()
+
+    def _serve(self, loaded: Mapping[str, Namespace]) -> None:
+        self._by_name |= loaded
+        for namespace in loaded.values():
+            namespace.sources.serve()
+            for queue in namespace.queues.values():
+                namespace.background.start(queue.recover(), queue)
+        self._loading = {name: each for name, each in self._loading.items() if name not in loaded}
+
+    def _to_load(self, name: str) -> Namespace:
+        if name not in self._loading:
+            self._loading[name] = self._new(name)
+        return self._loading[name]
 
     def _of(self, key: bytes) -> Namespace:
         """A namespace that is no longer configured keeps its definitions."""
-        name = namespace_of(key)
-        if name not in self._by_name:
-            self._add_namespaces([name])
-        return self._by_name[name]
-
-    def _restored(self, namespace: Namespace, queue_id: bytes, value: bytes, log: Topic) -> LogQueue:
-        return namespace.add_queue(queue_id, decode_definition(value), log)
+        return self._to_load(namespace_of(key))
 
     # What queues ask for
 
     def find_topic(self, backing: BackingTopic) -> Topic | None:
         return self._publishing.topic(backing)
 
-    async def coordinate(self, topic: str) -> None:
-        if not self.storage.is_shared:
-            return
-        self._forsaken_sources.discard(topic)
-        if uncoordinated := await self.storage.announce_sources([topic]):
-            await self._topics.coordinate(uncoordinated)
-
-    def source_removed(self, topic: str) -> None:
+    async def claim(self, topic: str, scope: Scope) -> None:
         if self.storage.is_shared:
-            self._forsaken_sources.add(topic)
+            self._forsaken_sources.pop(topic, None)
+            await self._topics.claim([topic], scope)
+
+    def source_removed(self, topic: str, scope: Scope) -> None:
+        if self.storage.is_shared:
+            self._forsaken_sources[topic] = scope
             self._plan_removal()
 
     def watch(self, queue: LogQueue) -> None:
@@ -217,7 +265,7 @@ class Namespaces:
         self._expiring.discard(queue)
 
     def remove_log(self, log: Topic) -> None:
-        self._doomed.append(log.id)
+        self._doomed[log.id] = log.scope
         self._plan_removal()
 
     def _plan_removal(self) -> None:
@@ -229,19 +277,19 @@ class Namespaces:
     async def _remove_leftovers(self) -> None:
         while self._forsaken_sources:
             # Nothing is awaited before the commit: a name that is declared again is stored after it.
-            names = [name for name in self._forsaken_sources if not self.sources.has(name)]
-            self._forsaken_sources.clear()
+            forsaken, self._forsaken_sources = self._forsaken_sources, {}
+            names = [name for name in forsaken if not self.sources.has(name)]
             try:
                 await self.storage.commit([_source_removal(name) for name in names])
             except BaseException:
-                self._forsaken_sources.update(names)
+                self._forsaken_sources = forsaken | self._forsaken_sources
                 raise
         while self._doomed:
-            doomed, self._doomed = self._doomed, []
+            doomed, self._doomed = self._doomed, {}
             try:
-                await self.storage.delete_topics(doomed)
+                await self.storage.delete_topics(list(doomed))
             except BaseException:
-                self._doomed += doomed  # some time later, or at the next start
+                self._doomed |= doomed  # some time later, or at the next start
                 raise
 
     def _removed(self, task: asyncio.Task[None]) -> None:
@@ -266,6 +314,10 @@ class Namespaces:
                 persistent=entry.persistent,
             )
             try:
+                namespace = self._by_name.get(entry.namespace)
+                if namespace is None and not self.held.serves(entry.namespace):
+                    wave.put(due_put(entry))
+                    continue
                 namespace = self.get(entry.namespace)
                 namespace.publish(
                     namespace.router.exchange(entry.exchange),
@@ -281,6 +333,17 @@ class Namespaces:
         for put in puts:
             wave.put(put)
         await wave.commit()
+
+    async def fire_handed_over(self) -> None:
+        """Publish what is due in the namespaces here, and was in the schedule of another broker."""
+        shared = self.storage.shared_state
+        if shared is not None and self._by_name:
+            await self._fire_due(await shared.of_space(Space.DUE))
+
+    async def _fire_due(self, due: Mapping[bytes, bytes]) -> None:
+        for key, value in sorted(due.items()):
+            if namespace_due(key) in self._by_name:
+                await self.fire([due_entry(key, value)], [Put(Space.DUE, key, None)])
 
     # Looking after them
 
@@ -308,36 +371,49 @@ class Namespaces:
             ):
                 self._by_name[queue.namespace].delete_unused(queue)
 
-    async def close(self) -> None:
-        """Deliver no more messages, and store what was settled."""
-        self._is_closing = True
-        for namespace in self._by_name.values():
-            for queue in namespace.queues.values():
-                queue.stop()
-        await self.background.drained()
-        try:
-            await self.progress_writer.leave([lane for queue in self._queues() for lane in queue.lanes])
-        except Unavailable as error:
-            log.warning("queues: messages that were settled last may be redelivered: %s", error)
-
-    async def undisturbed(self) -> None:
+    async def undisturbed(self, scope: Scope) -> None:
         """Return when the declarations and deletions that are under way have ended."""
-        for namespace in list(self._by_name.values()):
+        for namespace in self.of_scope(scope):
             async with namespace.undisturbed:
                 continue
 
-    def unload(self) -> None:
-        """After `close`: forget everything. To what still uses one of the queues, it is deleted."""
-        for queue in self._queues():
-            queue.close()
-        self.sources.unload()
-        self.retention.unload()
-        self._expiring.clear()
-        self._doomed.clear()
-        self._forsaken_sources.clear()
-        self._by_name.clear()
-        self._add_namespaces(self._names)
-        self._is_closing = False
+    async def close_all(self) -> None:
+        """Deliver no more messages, and store what was settled."""
+        self._is_closing = True
+        await self._close(list(self._by_name.values()))
+        await self.background.drained()
+
+    async def close(self, scope: Scope) -> None:
+        """The same in one scope."""
+        await self._close(self.of_scope(scope))
+        if self._removing is not None:
+            await asyncio.wait([self._removing])
+        await self.retention.paused()
+
+    async def _close(self, namespaces: Sequence[Namespace]) -> None:
+        queues = [queue for namespace in namespaces for queue in namespace.queues.values()]
+        for queue in queues:
+            queue.stop()
+        for namespace in namespaces:
+            await namespace.background.drained()
+        try:
+            await self.progress_writer.leave([lane for queue in queues for lane in queue.lanes])
+        except Unavailable as error:
+            log.warning("queues: messages that were settled last may be redelivered: %s", error)
+
+    def unload(self, scope: Scope) -> None:
+        """After `close`, or a `load` that failed: forget everything. To what still uses one of the queues, it
+        is deleted."""
+        self.sources.leave(scope)
+        for namespace in self.of_scope(scope):
+            for queue in namespace.queues.values():
+                self._expiring.discard(queue)
+                queue.close()
+            namespace.sources.close()
+            self._by_name.pop(namespace.name, None)
+            self._loading.pop(namespace.name, None)
+        self._doomed = {log: its for log, its in self._doomed.items() if its != scope}
+        self._forsaken_sources = {name: its for name, its in self._forsaken_sources.items() if its != scope}
 
 
 def _source_removal(topic: str) -> Put:

@@ -1,11 +1,11 @@
-"""The coordinator refers to the records of transactions that other brokers have committed.
+"""The broker that serves queues refers to the records of transactions that other brokers have committed.
 
     H   the holder of a transactional id: markers and a referral, in one commit
-    C   the coordinator: references to the records, without the referral, in one commit
+    S   the broker that serves the namespace: references to the records, without the referral, in one commit
 
-C looks for referrals when it takes over, when it hears that another broker has written to a topic that feeds
-queues, and every second. A crash of H or C between the two commits leaves a referral for the next look; what
-is referred to twice would have to be removed twice.
+S looks for referrals when it has taken a scope of namespaces, when it hears that another broker has written
+to a topic that feeds queues, and every second. A crash of H or S between the two commits leaves a referral
+for the next look; what is referred to twice would have to be removed twice.
 """
 
 import asyncio
@@ -42,19 +42,16 @@ class PendingReferrals:
             storage.subscribe_to_others(self._arrived)
 
     async def load(self) -> None:
-        """Begin with what is left. The coordinator does not wait for it: it may take long, and the records
-        may be in an object store that is away. In a broker that is alone it can only come from a cluster
-        whose data it has got. Raises Unavailable."""
-        if self._storage.shared_state is None:
-            await self._refer_all(self._storage.take_state(Space.REFERRALS))
-        else:
-            self._look_soon()
+        """In a broker that is alone: what is left can only come from a cluster whose data it has got. Raises
+        Unavailable."""
+        await self._refer_all(self._storage.take_state(Space.REFERRALS))
 
     async def refer(self) -> None:
-        """When it returns, all transactions that were committed before the call are referred to. Raises
-        Unavailable, and NotLeader if this broker has stopped to coordinate meanwhile."""
+        """When it returns, queues that are served here have the records of all transactions that were
+        committed before the call. Raises Unavailable, and NotLeader if one of their scopes was given up
+        meanwhile."""
         shared = self._storage.shared_state
-        if shared is not None:
+        if shared is not None and self._sources.by_topic:
             async with self._referring:
                 await self._refer_all(await shared.of_space(Space.REFERRALS))
 
@@ -64,10 +61,13 @@ class PendingReferrals:
 
     async def _refer(self, referral: Referral) -> None:
         referrals = Referrals(self._now_ms())
-        known = self._sources.by_topic
+        if referral.partition.topic not in self._storage.topics:
+            await self._storage.refresh_definitions()
+        is_deleted = referral.partition.topic not in self._storage.topics
+        time = self._sources.time_of(referral.partition)
+        if time is None and not is_deleted:
+            return  # the broker that serves its queues does it
         try:
-            if referral.partition.topic not in self._storage.topics:
-                await self._storage.refresh_definitions()
             await self._storage.refresh([referral.partition])
             await self._sources.add_records(referral, referrals)
         except UnknownPartition:
@@ -79,17 +79,17 @@ class PendingReferrals:
                 referral.first,
                 error,
             )
-        if not self._sources.is_loaded or self._sources.by_topic is not known:
-            raise NotLeader("this broker does not coordinate any more")
+        if self._sources.time_of(referral.partition) is not time:
+            raise NotLeader(f"this broker does not serve the queues of {referral.partition} any more")
         await self._storage.commit([*referrals.operations(), referral.removal()])
         referrals.durable()
 
     def _arrived(self, partition: PartitionId, size: int) -> None:
-        if not self._sources.is_loaded or not self._sources.feeds_queues(partition):
-            return
-        self._look_soon()
+        if self._sources.feeds_queues(partition):
+            self.look_soon()
 
-    def _look_soon(self) -> None:
+    def look_soon(self) -> None:
+        """Nobody waits for it: it may take long, and the records may be in an object store that is away."""
         if self._look is not None:
             self._must_look_again = True
         else:
@@ -102,6 +102,6 @@ class PendingReferrals:
                 self._must_look_again = False
                 await self.refer()
         except NotLeader:
-            log.debug("the next coordinator refers to transactions of other brokers")
+            log.debug("the next holder of the queues refers to transactions of other brokers")
         finally:
             self._look = None

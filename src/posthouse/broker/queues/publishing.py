@@ -17,7 +17,7 @@ from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.message import MessageLane
 from posthouse.broker.queues.room import Room
 from posthouse.broker.schedule.entry import Scheduled
-from posthouse.broker.schedule.schedule import Schedule
+from posthouse.broker.schedule.schedules import Schedules
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, TopicExists
@@ -153,7 +153,7 @@ class Wave:
             self._lanes = {lane: runs for lane, runs in self._lanes.items() if not lane.is_gone}
             operations: list[Operation] = [Refer(lane.log, runs) for lane, runs in self._lanes.items()]
             if self.scheduled:
-                operations += self._publishing.schedule.appends(self.scheduled)
+                operations += self._publishing.schedules.appends(self.scheduled)
             operations += self._operations()
             if produced or operations:
                 self._publishing.append(produced, operations).add_done_callback(self._written)
@@ -245,7 +245,7 @@ class Wave:
             for lane, runs in self._lanes.items():
                 lane.arrived(runs)
             if self.scheduled:
-                self._publishing.schedule.stored(self.scheduled)
+                self._publishing.schedules.stored(self.scheduled)
             self.end(None)
         elif isinstance(error, PosthouseError):
             self.end(error)
@@ -270,7 +270,7 @@ class Publishing:
         clock: Clock,
         append_all: AppendAll,
         create_topics: CreateTopics,
-        schedule: Schedule,
+        schedules: Schedules,
         is_behind: Callable[[], bool],
     ) -> None:
         """`topics` are those of the broker by name, as they are at any time."""
@@ -278,7 +278,7 @@ class Publishing:
         self.now_ms = clock.now_ms
         self.append = append_all
         self._create_topics = create_topics
-        self.schedule = schedule
+        self.schedules = schedules
         self.is_behind = is_behind
         """Back-pressure: whether publishers should pause because too much waits for the disk."""
         self._current: Wave | None = None
@@ -312,7 +312,7 @@ class Publishing:
         while self._line and self._preparing is None:
             wave = self._line[0]
             missing = wave.missing_topics()
-            if missing or not all(self.schedule.is_ready(entry.due_ms) for entry in wave.scheduled):
+            if missing or not self.schedules.is_ready(wave.scheduled):
                 self._preparing = asyncio.create_task(self._prepare(wave, missing))
                 self._preparing.add_done_callback(self._prepared)
                 return
@@ -324,8 +324,7 @@ class Publishing:
             for created in await self._create_topics([backing.new for backing in missing]):
                 if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
                     raise created
-        for entry in wave.scheduled:
-            await self.schedule.prepare(entry.due_ms)
+        await self.schedules.prepare(wave.scheduled)
 
     def _prepared(self, task: asyncio.Task[None]) -> None:
         self._preparing = None
@@ -341,8 +340,8 @@ class Publishing:
             wave.end(PosthouseError("topics could not be created"))
         self._advance()
 
-    async def close(self) -> None:
-        """Write the publishes that wait."""
+    async def written(self) -> None:
+        """Return when the publishes that wait are handed to storage."""
         if self._current is not None:
             self._finish(self._current)
         while self._preparing is not None:

@@ -106,10 +106,17 @@ class QueueRetention:
         self._uncut: set[LogQueue] = set()
         """Streams that could not be cut the last time, because they cannot be read."""
         self._reclaiming = asyncio.Lock()
+        self._loads = 0
 
-    def unload(self) -> None:
-        self.held_back = {}
-        self._known, self._ends, self._lowest, self._uncut = {}, None, {}, set()
+    def queues_changed(self) -> None:
+        """Queues were loaded: what is known does not say what they need."""
+        self._loads += 1
+        self._ends = None
+
+    async def paused(self) -> None:
+        """Return when the look that is under way has ended: it knows queues that are about to be unloaded."""
+        async with self._reclaiming:
+            return
 
     def needed(self, partition: PartitionId) -> int | None:
         """The lowest offset that a queue may need, now or later; None where none needs anything."""
@@ -131,7 +138,7 @@ class QueueRetention:
             # In this order. Transactions with records before the ends were decided before the ends were
             # known, so that all of them are referred to. A queue that is declared later has only messages
             # that lie behind the ends.
-            ends = self._ends_now()
+            ends, loads = self._ends_now(), self._loads
             await self._refer_committed()
             await self._cut_streams([queue for queue in self._queues() if not queue.is_deleted])
             queues = [queue for queue in self._queues() if not queue.is_deleted]
@@ -145,7 +152,10 @@ class QueueRetention:
             await self._trim(self._lane_trims() + self._stash_trims(queues, stored))
             for known in self._known.values():
                 known.trimmed_to = known.floor
-            await self._survey(ends)
+            lowest = await self._survey()
+            if loads != self._loads:
+                return  # there are queues that it has not seen
+            self._ends, self._lowest = ends, lowest
             await self._trim(await self._consumed_trims(ends))
             forsaken = await self._forsaken()
             if forsaken:
@@ -233,7 +243,8 @@ class QueueRetention:
         if there:
             await self._storage.commit(there)
 
-    async def _survey(self, ends: dict[PartitionId, int]) -> None:
+    async def _survey(self) -> dict[PartitionId, int]:
+        """The lowest offset of each partition that a queue needs."""
         lowest: dict[PartitionId, int] = {}
         damaged: set[str] = set()
         for number, (lane, known) in enumerate(self._known.items()):
@@ -251,7 +262,7 @@ class QueueRetention:
                 await asyncio.sleep(0)
         if damaged:
             lowest |= dict.fromkeys(self._partitions_for(damaged), 0)
-        self._ends, self._lowest = ends, lowest
+        return lowest
 
     def _partitions_for(self, namespaces: set[str]) -> Iterator[PartitionId]:
         """All that a queue of these namespaces may refer to: what does not come from another namespace."""

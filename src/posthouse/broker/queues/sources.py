@@ -12,6 +12,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import Scope
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append
@@ -27,8 +28,45 @@ class Source:
     target: Exchange | LogQueue
 
 
+class NamespaceSources:
+    """Of one namespace: kept apart while it is loaded, and when another broker serves it."""
+
+    def __init__(self, by_topic: dict[str, Source]) -> None:
+        """`by_topic` has those of all namespaces that are served."""
+        self._own: dict[str, Source] = {}
+        self._served: dict[str, Source] | None = None
+        self._by_topic = by_topic
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._own)
+
+    def get(self, topic: str) -> Source | None:
+        return self._own.get(topic)
+
+    def set(self, topic: str, source: Source) -> None:
+        self._own[topic] = source
+        if self._served is not None:
+            self._served[topic] = source
+
+    def remove(self, topic: str) -> None:
+        self._own.pop(topic, None)
+        if self._served is not None:
+            self._served.pop(topic, None)
+
+    def serve(self) -> None:
+        self._served = self._by_topic
+        self._served |= self._own
+
+    def close(self) -> None:
+        """The namespace is not served any more."""
+        if self._served is not None:
+            for topic in self._own:
+                self._served.pop(topic, None)
+        self._served = None
+
+
 class Sources:
-    """Of all namespaces, which keep `by_topic` up to date. Owned by the event loop."""
+    """Of all namespaces that this broker serves. Owned by the event loop."""
 
     def __init__(self, storage: Storage, clock: Clock) -> None:
         self._storage = storage
@@ -36,13 +74,29 @@ class Sources:
         self.by_topic: dict[str, Source] = {}
         """By the name of the topic. Topics that feed no exchange or queue are not in it."""
         self._declaring: set[str] = set()
-        self.is_loaded = False
-        """Whether all namespaces are: in a cluster, only in the coordinator."""
+        self._is_alone = storage.shared_state is None
+        self._served: dict[Scope, object] = {}
+        """Scopes of namespaces that this broker serves, each with a mark of its time there."""
 
-    def unload(self) -> None:
-        """Not cleared: what still uses the namespaces of before must not change what comes next."""
-        self.is_loaded = False
-        self.by_topic = {}
+    def of_namespace(self) -> NamespaceSources:
+        return NamespaceSources(self.by_topic)
+
+    def serve(self, scope: Scope) -> None:
+        self._served[scope] = object()
+
+    def leave(self, scope: Scope) -> None:
+        self._served.pop(scope, None)
+
+    def serves(self, scope: Scope | None) -> bool:
+        """Whether this broker knows all that records of such a topic lead to."""
+        return scope is None or self._is_alone or scope in self._served
+
+    def time_of(self, partition: PartitionId) -> object | None:
+        """The same for a partition. If it is the same object later, it was so all the time; None if not."""
+        if self._is_alone:
+            return self
+        topic = self._storage.topics.get(partition.topic)
+        return None if topic is None or topic.scope is None else self._served.get(topic.scope)
 
     @contextmanager
     def declaring(self, topic: str) -> Iterator[None]:
@@ -72,7 +126,7 @@ class Sources:
         self, written: Sequence[tuple[PartitionId, int]]
     ) -> Referrals | LeftReferrals | None:
         """The same for records of transactions, in the moment in which they become visible. A broker that
-        does not know the queues leaves it to the coordinator."""
+        does not know all of these queues leaves it to those that do."""
         routed = [each for each in written if self._may_route(each[0])]
         if not routed:
             return None
@@ -83,11 +137,12 @@ class Sources:
             for partition, producer in routed
             if (first := self._open_since(partition, producer)) != NOT_OPEN
         ]
-        if self.is_loaded:
-            known, referrals = self.by_topic, Referrals(self._clock.now_ms())
+        times = {partition: self.time_of(partition) for partition, _ in routed}
+        if None not in times.values():
+            referrals = Referrals(self._clock.now_ms())
             for referral in opened:
                 await self.add_records(referral, referrals)
-            if self.is_loaded and self.by_topic is known:
+            if all(self.time_of(partition) is time for partition, time in times.items()):
                 return referrals
         return LeftReferrals([partition for partition, _ in routed], opened)
 
@@ -102,14 +157,14 @@ class Sources:
                 referrals.add(source.router, source.target, append)
 
     def feeds_queues(self, partition: PartitionId) -> bool:
-        """As far as the namespaces are loaded."""
+        """As far as this broker serves the namespaces."""
         return self._of(partition) is not None
 
     def _may_route(self, partition: PartitionId) -> bool:
-        if self.is_loaded:
+        if self._is_alone:
             return self.feeds_queues(partition)
         topic = self._storage.topics.get(partition.topic)
-        return topic is not None and topic.is_coordinated
+        return topic is not None and topic.scope is not None
 
     def _open_since(self, partition: PartitionId, producer_id: int) -> int:
         producer = self._storage.producers(partition).get(producer_id)

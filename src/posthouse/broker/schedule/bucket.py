@@ -2,7 +2,8 @@
 
 Storage has one entry per bucket in `Space.SCHEDULE`, numbers big-endian:
 
-    key    log u32: the partition of the internal topic
+    key    log u32: the partition of the internal topic; in the schedule of a scope of namespaces other than
+           that of the default namespace, the number of the scope u8 before it
     value  version u8 = 1 | bits of the period u8 | start of the period u64 | fired u64
            | mark: due u64, sequence 8 bytes, offset u64 | marked to u64
 
@@ -54,6 +55,8 @@ class Bucket:
     fired: int = 0
     """Number of fired entries in the log."""
     mark: Mark = field(default_factory=Mark)
+    prefix: bytes = b""
+    """Of its key in storage."""
 
     is_closed: bool = False
     """The bucket gets no more entries, neither new nor pending ones."""
@@ -82,19 +85,23 @@ class Bucket:
         due_ms, sequence, _, offset, _ = keys.unpack(mark.place + bytes(4))
         period = self.period
         value = _VALUE.pack(_VERSION, period.bits, period.start_ms, fired, due_ms, sequence, offset, mark.to)
-        return Put(Space.SCHEDULE, _KEY.pack(self.log), value)
+        return Put(Space.SCHEDULE, self.prefix + _KEY.pack(self.log), value)
 
     def removal(self) -> Put:
-        return Put(Space.SCHEDULE, _KEY.pack(self.log), None)
+        return Put(Space.SCHEDULE, self.prefix + _KEY.pack(self.log), None)
 
 
 def log_in(key: bytes) -> int:
     """The log of a stored bucket."""
-    log: int = _KEY.unpack(key)[0]
+    log: int = _KEY.unpack(key[-_KEY.size :])[0]
     return log
 
 
-def decode(log: int, partition: PartitionId, value: bytes) -> Bucket:
+def prefix_in(key: bytes) -> bytes:
+    return key[: -_KEY.size]
+
+
+def decode(log: int, partition: PartitionId, value: bytes, prefix: bytes = b"") -> Bucket:
     try:
         version, bits, start_ms, fired, due_ms, sequence, offset, to = _VALUE.unpack(value)
     except StructError as error:
@@ -102,4 +109,4 @@ def decode(log: int, partition: PartitionId, value: bytes) -> Bucket:
     if version != _VERSION:
         raise DataDamaged(f"the state of log {log} of the schedule has the unknown version {version}")
     place = keys.pack(due_ms, sequence, log, offset, 0)[:PLACE_SIZE]
-    return Bucket(Period(bits, start_ms), log, partition, fired, Mark(place, to))
+    return Bucket(Period(bits, start_ms), log, partition, fired, Mark(place, to), prefix)

@@ -28,9 +28,11 @@ class BucketEntry(NamedTuple):
 class Buckets:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, logs: ScheduleLogs) -> None:
+    def __init__(self, storage: Storage, logs: ScheduleLogs, prefix: bytes = b"") -> None:
         self._storage = storage
         self._logs = logs
+        self._prefix = prefix
+        """Of the keys in storage."""
         self._by_log: dict[int, Bucket] = {}
         self._taking: dict[Period, Bucket] = {}
         """Of several buckets with one period at most one accepts entries; the others are being emptied."""
@@ -45,7 +47,7 @@ class Buckets:
         for key, value in state.items():
             number = log_in(key)
             if self._logs.claim(number):
-                self._add(decode(number, self._logs.partition(number), value))
+                self._add(decode(number, self._logs.partition(number), value, self._prefix))
             else:
                 log.error("schedule, log %d: missing; its delayed messages are lost", number)
         for number in self._logs.free_logs():
@@ -55,7 +57,7 @@ class Buckets:
                 # A bucket is stored with its first entry. Firing an entry twice is better than losing it.
                 log.error("schedule, log %d: has entries but no state; all of them are published", number)
                 self._logs.claim(number)
-                self._add(Bucket(Period(FINEST_BITS, 0), number, partition))
+                self._add(Bucket(Period(FINEST_BITS, 0), number, partition, prefix=self._prefix))
 
     def _add(self, bucket: Bucket) -> None:
         self._by_log[bucket.log] = bucket
@@ -89,7 +91,7 @@ class Buckets:
 
     def _new(self, period: Period) -> Bucket:
         number = self._logs.take()
-        bucket = Bucket(period, number, self._logs.partition(number))
+        bucket = Bucket(period, number, self._logs.partition(number), prefix=self._prefix)
         self._by_log[number] = self._taking[period] = bucket
         return bucket
 

@@ -1,5 +1,8 @@
 """The logs of a schedule: partitions of one internal topic, allocated and released.
 
+In a cluster every scope of namespaces has a schedule of its own. That of the default namespace has the name
+that the only schedule of a broker has that is alone: see `queues/due_elsewhere`.
+
 A topic for each period would mean a write to the catalog every second. A partition that was trimmed to its
 end is empty and has no file, so logs are reused.
 """
@@ -9,12 +12,15 @@ from dataclasses import replace
 
 from posthouse.model.errors import Unavailable
 from posthouse.model.ids import PartitionId, new_topic_id
+from posthouse.model.scopes import DEFAULT_NAMESPACE, NAMESPACES, Scope, scope_of_namespace
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 
 TOPIC_NAME = ":schedule"
 """Clients cannot use a name with a colon."""
+OF_ALL = scope_of_namespace(DEFAULT_NAMESPACE)
+"""The scope of the schedule that a broker has that is alone."""
 
 OVERRIDES = {
     "cleanup.policy": "delete",
@@ -30,9 +36,27 @@ COUNT = 512
 """Number of logs to create at a time. All levels together rarely need more."""
 
 
+def topic_name(scope: Scope) -> str:
+    return TOPIC_NAME if scope == OF_ALL else f"{TOPIC_NAME}:{scope.namespace_shard:02}"
+
+
+def scope_of_schedule(topic: str) -> Scope | None:
+    """None for other topics."""
+    return next((scope for scope in NAMESPACES if topic_name(scope) == topic), None)
+
+
+def prefix_of(scope: Scope) -> bytes:
+    """Of the keys of its buckets in storage."""
+    shard = scope.namespace_shard
+    assert shard is not None
+    return b"" if scope == OF_ALL else bytes([shard])
+
+
 class ScheduleLogs:
-    def __init__(self, storage: Storage, defaults: TopicConfig) -> None:
+    def __init__(self, storage: Storage, defaults: TopicConfig, scope: Scope) -> None:
         self._storage = storage
+        self._name = topic_name(scope)
+        self._scope = scope
         self._defaults = defaults
         self._topic: Topic | None = None
         self._known = 0
@@ -41,7 +65,7 @@ class ScheduleLogs:
 
     def load(self) -> None:
         for topic in self._storage.topics.values():
-            if topic.name == TOPIC_NAME:
+            if topic.name == self._name:
                 self._learn(topic)
 
     def _learn(self, topic: Topic) -> None:
@@ -91,11 +115,11 @@ class ScheduleLogs:
         if self._topic is None:
             topic = Topic(
                 id=new_topic_id(),
-                name=TOPIC_NAME,
+                name=self._name,
                 partitions=COUNT,
                 overrides=OVERRIDES,
                 config=self._defaults.with_overrides(OVERRIDES),
-                is_coordinated=True,
+                scope=self._scope,
             )
             await self._storage.create_topics([topic])
         else:

@@ -8,25 +8,24 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
-from posthouse.broker.schedule.bucket import Bucket
+from posthouse.broker.schedule.bucket import Bucket, prefix_in
 from posthouse.broker.schedule.buckets import BucketEntry, Buckets
 from posthouse.broker.schedule.emptying import Emptying
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.firing import Fire, Firing
 from posthouse.broker.schedule.keys import due_of
 from posthouse.broker.schedule.loading import ScheduleLoader
-from posthouse.broker.schedule.logs import ScheduleLogs
+from posthouse.broker.schedule.logs import OF_ALL, ScheduleLogs, prefix_of
 from posthouse.broker.schedule.periods import period_for
 from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation
-from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +51,7 @@ class Schedule:
         most_at_once: int = 1000,
         most_bytes_at_once: int = 1024 * 1024,
         defaults: TopicConfig | None = None,
+        scope: Scope = OF_ALL,
     ) -> None:
         """At most `window` waiting messages have their keys in memory, whatever the number that waits. One
         call of `fire` gets up to `most_at_once` of them and `most_bytes_at_once` bytes, or one larger
@@ -60,8 +60,15 @@ class Schedule:
         self._clock = clock
         self._defaults = defaults or TopicConfig()
         self._window_size = window
-        self._new_firing = partial(Firing, fire=fire, most=most_at_once, most_bytes=most_bytes_at_once)
-        self._empty()
+        self._prefix = prefix_of(scope)
+        self._logs = ScheduleLogs(storage, self._defaults, scope)
+        self._buckets = Buckets(storage, self._logs, self._prefix)
+        self._window = ScheduleWindow(self._window_size)
+        self._loading = ScheduleLoader(storage, self._buckets, self._window)
+        self._emptying = Emptying(storage, self._buckets, self._logs)
+        self._firing = Firing(
+            storage, self._buckets, self._window, fire, most=most_at_once, most_bytes=most_bytes_at_once
+        )
         self._last_sequence = 0
         self._one_at_a_time = asyncio.Lock()
         self._awake = asyncio.Event()
@@ -70,19 +77,10 @@ class Schedule:
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
-    def _empty(self) -> None:
-        storage = self._storage
-        self._logs = ScheduleLogs(storage, self._defaults)
-        self._buckets = Buckets(storage, self._logs)
-        self._window = ScheduleWindow(self._window_size)
-        self._loading = ScheduleLoader(storage, self._buckets, self._window)
-        self._emptying = Emptying(storage, self._buckets, self._logs)
-        self._firing = self._new_firing(storage, self._buckets, self._window)
-
-    async def load(self) -> None:
-        """Load the stored state."""
+    def load(self, stored: Mapping[bytes, bytes]) -> None:
+        """`stored` has the buckets of all schedules."""
         self._logs.load()
-        self._buckets.load(self._storage.take_state(Space.SCHEDULE))
+        self._buckets.load({key: value for key, value in stored.items() if prefix_in(key) == self._prefix})
 
     @property
     def waiting(self) -> int:
@@ -132,10 +130,6 @@ class Schedule:
         self._awake.set()
         if self._task is not None:
             await asyncio.wait([self._task])
-
-    def unload(self) -> None:
-        """After `stop`: another broker fires what is stored."""
-        self._empty()
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE

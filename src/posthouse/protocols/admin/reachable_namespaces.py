@@ -8,8 +8,9 @@ namespace exists or not.
 from urllib.parse import quote
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
-from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_prefixes
+from posthouse.broker.queues.names import topic_prefixes
 from posthouse.broker.queues.namespace import Namespace
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
 

@@ -33,4 +33,4 @@ def _describe(address: Address, settings: Settings) -> str:
     return f"RabbitMQ clients on amqp://{login}{address}"
 
 
-AMQP_FRONT_END: Final = FrontEnd(protocol=AMQP, connect=_connect, describe=_describe, is_coordinated=True)
+AMQP_FRONT_END: Final = FrontEnd(protocol=AMQP, connect=_connect, describe=_describe, serves_namespaces=True)

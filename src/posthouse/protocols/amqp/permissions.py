@@ -13,8 +13,9 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.log_queue import LogQueue
-from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_name, topic_prefixes
+from posthouse.broker.queues.names import topic_name, topic_prefixes
 from posthouse.broker.routing.exchange import Exchange
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.protocols.amqp.errors import Refused, access_refused, not_allowed, precondition_failed
 from posthouse.protocols.amqp.server_names import GENERATED
 from posthouse.protocols.amqp.session import Session

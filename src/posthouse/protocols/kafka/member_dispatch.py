@@ -19,6 +19,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, NeedsHolder, Refused
 from posthouse.protocols.kafka.handler import Answer, Context, Handler
 from posthouse.protocols.kafka.handlers import (
     create_topics,
+    delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
@@ -45,6 +46,7 @@ LOCAL = (
     | {
         API_VERSIONS_KEY,
         create_topics.HANDLER.key,
+        delete_records.HANDLER.key,
         delete_topics.HANDLER.key,
         describe_cluster.HANDLER.key,
         describe_topic_partitions.HANDLER.key,
@@ -65,7 +67,12 @@ LOCAL = (
 some call `Context.require_coordinator` or `require_coordinator_of` for requests that need it."""
 
 
-_RELAYED_CUT_OFF = {create_topics.HANDLER.key, delete_topics.HANDLER.key, init_producer_id.HANDLER.key}
+_RELAYED_CUT_OFF = {
+    create_topics.HANDLER.key,
+    delete_records.HANDLER.key,
+    delete_topics.HANDLER.key,
+    init_producer_id.HANDLER.key,
+}
 """A member that is cut off from the database cannot do these itself, the coordinator may."""
 
 

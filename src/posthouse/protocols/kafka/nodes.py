@@ -102,9 +102,9 @@ class MemberNode(Node):
 
     def leaders(self, topic: Topic) -> Sequence[int]:
         membership = self._membership
-        if topic.is_coordinated:
-            coordinator = self.coordinator()
-            return (NO_NODE_ID if coordinator is None else coordinator.id,) * topic.partitions
+        if topic.scope is not None:
+            holder = self._holder(topic.scope)
+            return (NO_NODE_ID if holder is None else holder.id,) * topic.partitions
         view = membership.view()
         if view is not self._seen:  # there is one for each heartbeat; this is called for each topic
             self._seen = view

@@ -15,6 +15,7 @@ from pathlib import Path
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
@@ -164,7 +165,20 @@ class FileStorage:
     async def coordinate(self) -> None:
         """No-op: there are no other brokers."""
 
-    async def admit_members(self) -> None:
+    @property
+    def awaits_scopes(self) -> bool:
+        return False
+
+    async def assign_scopes(self, scopes: Mapping[str, Scope]) -> None:
+        """No-op: there are no other brokers."""
+
+    async def take_namespaces(self, scope: Scope) -> None:
+        """No-op: there are no other brokers."""
+
+    def serve_namespaces(self, scope: Scope) -> None:
+        """No-op: there are no other brokers."""
+
+    def leave_namespaces(self, scope: Scope) -> None:
         """No-op: there are no other brokers."""
 
     async def stop_coordinating(self) -> None:
@@ -283,9 +297,12 @@ class FileStorage:
     async def settle_definitions(self) -> None:
         """No-op: a change fails with an answer."""
 
-    async def announce_sources(self, names: Collection[str]) -> list[str]:
+    async def announce_sources(self, names: Collection[str], scope: Scope) -> list[str]:
         """No other broker creates topics."""
         return []
+
+    async def give_topics(self, topics: Sequence[Topic], scope: Scope) -> None:
+        """No-op: there are no other brokers."""
 
     async def barrier(self) -> None:
         await self.commit([])  # an empty commit needs no frame; it completes after all earlier commits

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
-from posthouse.model.errors import NotLeader, PosthouseError, StorageClosed, StorageFenced
+from posthouse.model.errors import NotLeader, PosthouseError, StorageClosed, StorageFenced, Unavailable
 from posthouse.model.ids import PartitionId, TopicId
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import COORDINATOR, NAMESPACES, SCOPES, Scope
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.arrivals import Arrived, Awaited, nothing_awaited
@@ -48,8 +48,8 @@ from posthouse.storage.shared.logs.definition_follower import DefinitionFollower
 from posthouse.storage.shared.logs.definitions import Definitions
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.logs.growth import Growth
-from posthouse.storage.shared.logs.loading import load, load_coordinated
-from posthouse.storage.shared.logs.shared_log import SharedLog, Tails
+from posthouse.storage.shared.logs.loading import AWAITS_SCOPES, load, load_coordinated
+from posthouse.storage.shared.logs.shared_log import Tails
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
 from posthouse.storage.shared.manifests.manifests import SegmentManifests
 from posthouse.storage.shared.objects.names import ObjectNames
@@ -174,7 +174,7 @@ class SharedStorage:
         self._shared_state = StateReader(readers, self._reserve_producer_ids)
         self._state: PosthouseError | None = StorageClosed("the storage is not open")
         self._cluster_id = ""
-        self._members_wait = False
+        self._awaits_scopes = False
 
     def _call(self, path: int) -> CommitCall:
         return CommitCall(
@@ -207,15 +207,14 @@ class SharedStorage:
     async def forget_lost_commits(self) -> None:
         """No-op: see `has_lost_commits`."""
 
-    async def admit_members(self) -> None:
-        """Only after an import it asks the database."""
+    @property
+    def awaits_scopes(self) -> bool:
+        return self._awaits_scopes
+
+    async def assign_scopes(self, scopes: Mapping[str, Scope]) -> None:
         self._check_coordinator()
-        if self._members_wait:
-            holder, epoch = self._lease.incarnation, self._lease.epoch
-            async with self._following.connection("admitting other brokers") as connection:
-                await connection.execute("SELECT admit_members(%s, %s)", [holder, epoch])
-            self._members_wait = False
-        self._committer.append_to_coordinated()
+        await self._definitions.assign(scopes)
+        self._awaits_scopes = False
 
     @property
     def topics(self) -> Mapping[TopicId, Topic]:
@@ -224,15 +223,16 @@ class SharedStorage:
     async def open(self) -> None:
         """As the coordinator, if this broker holds that scope."""
         coordinates = self._lease.holds(COORDINATOR)
+        has_all = all(map(self._lease.holds, SCOPES))
         connection = await self._database.connect("loading")
         try:
             loaded = await cut_if_cancelled(
-                connection, load(connection, self._defaults, coordinates=coordinates)
+                connection, load(connection, self._defaults, coordinates=coordinates, has_all=has_all)
             )
         finally:
             await connection.close()
         self._cluster_id = loaded.cluster_id
-        self._members_wait = loaded.awaits_coordinator
+        self._awaits_scopes = loaded.awaits_coordinator
         self._topics.update(loaded.topics)
         for each in loaded.logs:
             self._logs.add(each)
@@ -251,8 +251,9 @@ class SharedStorage:
         self._definition_follower.seen = loaded.changes
         self._definition_follower.start()
         if coordinates:
-            self._committer.append_to_coordinated()
             self._start_coordinating()
+        if has_all:  # there are no other brokers
+            self._committer.serve_namespaces(*NAMESPACES)
 
     async def coordinate(self) -> None:
         if self._coordinates:
@@ -261,7 +262,6 @@ class SharedStorage:
         try:
             # The coordinator before has released the scope, or is fenced: it changes nothing any more.
             await self._definition_follower.refresh()
-            await self._follower.refresh(self._coordinated_logs())
             connection = await self._database.connect("loading")
             try:
                 self._stored_state = await cut_if_cancelled(
@@ -274,11 +274,6 @@ class SharedStorage:
             raise
         self._start_coordinating()
 
-    def _coordinated_logs(self) -> list[SharedLog]:
-        """Those that only the coordinator writes to."""
-        coordinated = [each for each in self._topics.values() if each.is_coordinated or each.is_internal]
-        return [self._logs[partition] for topic in coordinated for partition in topic.partition_ids()]
-
     def _start_coordinating(self) -> None:
         self._coordinates = True
         self._committer.coordinates = True
@@ -290,13 +285,38 @@ class SharedStorage:
             return
         self._coordinates = False
         # Nothing is awaited before this: what the caller has unloaded is not needed by a later commit.
-        self._committer.stop_coordinating()
+        self._committer.coordinates = False
         self._stored_state = StoredState()
         self._logs.forget_producers()
         await self._upkeep.stop()
         self._definition_follower.stop_coordinating()
         self._check_writable()
         await self._committer.barrier()
+
+    async def take_namespaces(self, scope: Scope) -> None:
+        self._check_writable()
+        if self._awaits_scopes:
+            await self._ask_for_scopes()
+        # The broker before has released the scope, or is fenced: it changes nothing in it any more.
+        await self._definition_follower.refresh()
+        topics = [topic for topic in self._topics.values() if topic.scope == scope]
+        await self._follower.refresh(
+            [self._logs[partition] for topic in topics for partition in topic.partition_ids()]
+        )
+        self._committer.take_namespaces(scope)
+
+    def serve_namespaces(self, scope: Scope) -> None:
+        self._committer.serve_namespaces(scope)
+
+    async def _ask_for_scopes(self) -> None:
+        async with self._following.connection("asking for the coordinator") as connection:
+            [(waits,)] = await (await connection.execute(AWAITS_SCOPES)).fetchall()
+        if waits:
+            raise Unavailable("no coordinator has looked through what was imported; try again in a moment")
+        self._awaits_scopes = False
+
+    def leave_namespaces(self, scope: Scope) -> None:
+        self._committer.leave_namespaces(scope)
 
     async def close(self) -> None:
         if isinstance(self._state, StorageClosed):
@@ -319,7 +339,10 @@ class SharedStorage:
         self._topics |= {topic.id: topic for topic in topics}
 
     async def update_topic(self, topic: Topic) -> None:
-        self._check_coordinator()
+        if topic.scope is None or not topic.is_internal:
+            self._check_coordinator()
+        else:
+            self._check_holder(topic.scope)
         await self._definitions.change(topic)
 
     async def delete_topics(self, topics: Sequence[TopicId]) -> None:
@@ -364,10 +387,16 @@ class SharedStorage:
         self._check_open()
         await self._definitions.settle()
 
-    async def announce_sources(self, names: Collection[str]) -> list[str]:
-        self._check_coordinator()
-        await self.commit([Put(Space.SOURCES, name.encode(), b"") for name in names])
-        return await self._definitions.uncoordinated(list(names))
+    async def announce_sources(self, names: Collection[str], scope: Scope) -> list[str]:
+        self._check_holder(scope)
+        shard = scope.namespace_shard
+        assert shard is not None
+        await self.commit([Put(Space.SOURCES, name.encode(), bytes([shard])) for name in names])
+        return await self._definitions.scopeless(list(names))
+
+    async def give_topics(self, topics: Sequence[Topic], scope: Scope) -> None:
+        self._check_holder(scope)
+        await self._definitions.give(topics, scope)
 
     def grown(self, told: Grown) -> None:
         """Tell what commits of this broker change, once in a turn of the event loop."""
@@ -491,6 +520,12 @@ class SharedStorage:
     def _check_writable(self) -> None:
         if self._state is not None:
             raise self._state
+
+    def _check_holder(self, scope: Scope) -> None:
+        """Raises NotLeader unless this broker has taken the scope of namespaces."""
+        self._check_writable()
+        if not self._committer.has_taken(scope):
+            raise NotLeader(f"the broker that holds {scope} does that")
 
     def _check_coordinator(self) -> None:
         """Raises NotLeader in a member."""

@@ -1,16 +1,19 @@
 """State as the database has it now, of some owners."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 
-from posthouse.model.scopes import shard_of
+from posthouse.model.scopes import owner_shards, shard_of
 from posthouse.storage.shared.readers import Readers
 from posthouse.storage.shared_state import StoredOffsets
 from posthouse.storage.spaces import Space
 
 _OF_SHARD = "SELECT key, value FROM state WHERE space = %s AND shard_of(owner) = %s"
 _OF_SPACE = "SELECT key, value FROM state WHERE space = %s"
+_OF_NAMESPACES = (
+    "SELECT space, key, value FROM state WHERE space IN (8, 9, 10) AND shard_of(owner) = ANY (%s)"
+)
 _OF_OWNERS = (
     "SELECT key, value FROM state "
     "WHERE space = %s AND shard_of(owner) = ANY (%s) AND sha256(owner) = ANY (%s)"
@@ -45,6 +48,12 @@ class StateReader:
 
     async def of_space(self, space: Space) -> dict[bytes, bytes]:
         return _by_key(await self._ask(_OF_SPACE, [int(space)]))
+
+    async def of_namespaces(self, shard: int) -> Mapping[Space, dict[bytes, bytes]]:
+        found: dict[Space, dict[bytes, bytes]] = {Space.EXCHANGES: {}, Space.BINDINGS: {}, Space.QUEUES: {}}
+        for space, key, value in await self._ask(_OF_NAMESPACES, [list(owner_shards(shard))]):
+            found[Space(space)][bytes(key)] = bytes(value)
+        return found
 
     async def of_owners(self, space: Space, owners: Sequence[bytes]) -> dict[bytes, bytes]:
         return _by_key(await self._ask(_OF_OWNERS, [int(space), _shards(owners), _hashes(owners)]))

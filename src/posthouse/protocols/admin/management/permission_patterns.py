@@ -16,7 +16,8 @@ from typing import Final
 
 from posthouse.broker.access.acls import ANY_NAME, Acl, Pattern
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.queues.names import DEFAULT_NAMESPACE, topic_name, topic_prefixes
+from posthouse.broker.queues.names import topic_name, topic_prefixes
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.protocols.admin.management.errors import bad_request
 
 OPERATIONS: Final = {

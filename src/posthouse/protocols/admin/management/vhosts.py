@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.queues.namespace import Namespace
-from posthouse.broker.queues.namespaces import DEFAULT_NAMESPACE
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request
 from posthouse.protocols.admin.management.listing import item, listed

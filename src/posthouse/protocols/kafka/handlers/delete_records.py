@@ -40,7 +40,7 @@ async def _delete(
         require_on_topic(context, Operation.DELETE, name)
         if before is not None and before < 0:
             raise OffsetOutOfRange(f"offset {before} is negative")
-        topic = context.broker.topic(name)
+        topic = await context.broker.find_topic(name)
         if topic.config.is_compacted and not topic.config.is_deleted:
             raise Refused(
                 ErrorCode.POLICY_VIOLATION, f"{name!r} is compacted: it keeps the latest record of each key"

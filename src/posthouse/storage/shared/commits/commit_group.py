@@ -41,9 +41,9 @@ class CommitVerdict(IntEnum):
     EPOCH_NOT_FROM_0 = 4
     VOID = 5
     """Another operation of the commit was refused."""
-    COORDINATED = 6
-    """Only the coordinator appends to this log outside of transactions, and trims it. A transaction of
-    another broker that is committed there needs a referral."""
+    OF_ANOTHER = 6
+    """Only the broker that serves its scope of namespaces appends to this log outside of transactions, and
+    trims it. A transaction of another broker that is committed there needs a referral."""
     DELETED = 7
     NOT_ADMITTED = 8
     """Only the broker that coordinates this transaction appends to it, or it has ended."""
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "failed_before", "logs", "number", "operations", "scopes", "size")
+    __slots__ = ("done", "failed_before", "logs", "namespaces", "number", "operations", "scopes", "size")
 
     def __init__(
         self,
@@ -73,10 +73,13 @@ class PendingCommit:
         failed_before: Mapping[int, int],
         logs: Mapping[PartitionId, SharedLog],
         scopes: Set[Scope] = frozenset(),
+        namespaces: frozenset[Scope] = frozenset(),
     ) -> None:
         self.operations = operations
         self.scopes = scopes
-        """Those that the broker must hold."""
+        """Those that its operations need."""
+        self.namespaces = namespaces
+        """The scopes of namespaces to whose logs it may write."""
         self.logs = logs
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0
@@ -103,7 +106,8 @@ class CommitGroup:
             self._logs.update(commit.logs)
         self.size = sum(commit.size for commit in commits)
 
-        self.scopes = frozenset(scope for commit in commits for scope in commit.scopes)
+        self.scopes = commits[0].namespaces.union(*(commit.scopes for commit in commits))
+        """Those that the broker must hold."""
         self.has_operations = any(commit.operations for commit in commits)
 
     def done(self) -> None:
@@ -247,7 +251,7 @@ _REFUSED = (
     CommitVerdict.FENCED,
     CommitVerdict.OUT_OF_ORDER,
     CommitVerdict.EPOCH_NOT_FROM_0,
-    CommitVerdict.COORDINATED,
+    CommitVerdict.OF_ANOTHER,
     CommitVerdict.DELETED,
     CommitVerdict.NOT_ADMITTED,
 )
@@ -257,7 +261,7 @@ _NOTHING = (0, 0, 0, 0, -1, 0, -1, -1, -1, 0)
 
 def _voids(append: Append, verdict: int) -> bool:
     """Whether nothing of the commit counts because the batch is refused."""
-    return append.required or (verdict == CommitVerdict.COORDINATED and append.header.is_control)
+    return append.required or (verdict == CommitVerdict.OF_ANOTHER and append.header.is_control)
 
 
 def _referred(run: Run, numbers: Mapping[int, int]) -> tuple[int, int]:
@@ -323,8 +327,8 @@ def _apply(
 
 
 def _refusal(operation: Append | Trim, log: SharedLog, verdict: int, detail: int) -> PosthouseError:
-    if verdict == CommitVerdict.COORDINATED:
-        return NotLeader(f"{log.name} feeds queues: only the coordinator of the cluster writes to it")
+    if verdict == CommitVerdict.OF_ANOTHER:
+        return NotLeader(f"{log.name} feeds queues: only the broker that serves them writes to it")
     if verdict == CommitVerdict.DELETED:
         return UnknownPartition(f"the topic of {log.name} is deleted")
     assert isinstance(operation, Append)

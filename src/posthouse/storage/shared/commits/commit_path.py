@@ -5,7 +5,6 @@ import contextlib
 from collections import deque
 
 from posthouse.model.errors import PosthouseError
-from posthouse.model.scopes import COORDINATOR
 from posthouse.storage.operations import Refer
 from posthouse.storage.shared.commits.commit_call import CommitCall
 from posthouse.storage.shared.commits.commit_group import CommitGroup, PendingCommit
@@ -69,8 +68,9 @@ class CommitPath:
                     await self._has_many.wait()
 
     def take(self, max_bytes: int) -> list[PendingCommit]:
-        """The next commits that fit into one call. What the coordinator may do is decided for a whole call,
-        so commits in its name are not mixed with others: those know nothing of queues."""
+        """The next commits that fit into one call. Which logs of namespaces it may write to is decided for a
+        whole call, so commits from before a scope was taken are not mixed with later ones: they know nothing
+        of its queues."""
         taken: list[PendingCommit] = []
         size = weight = 0
         while self.waiting:
@@ -78,9 +78,7 @@ class CommitPath:
             size += commit.size
             weight += _weight(commit)
             if taken and (
-                size > max_bytes
-                or weight > OPERATIONS_PER_CALL
-                or (COORDINATOR in commit.scopes) is not (COORDINATOR in taken[0].scopes)
+                size > max_bytes or weight > OPERATIONS_PER_CALL or commit.namespaces != taken[0].namespaces
             ):
                 break
             taken.append(self.waiting.popleft())

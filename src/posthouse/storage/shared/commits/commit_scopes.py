@@ -1,26 +1,35 @@
 """The scopes that a broker must hold for a commit.
 
-The coordinator may do everything, except to write state of groups and of transactional ids: that needs the
-scope of the group or the id. The end of a transaction is an exception: it writes offsets of any group, and
-that group's holder reads them again. Progress of share groups does not name its group, so its scope is not
-checked.
+State of groups, transactional ids and namespaces needs their scope, all other state that of the coordinator.
+The end of a transaction is an exception: it writes offsets of any group, and that group's holder reads them
+again. Progress of share groups and of queues does not name its group or namespace, so its scope is not
+checked; nor is that of other state of namespaces whose key does not name one.
 
-A broker that is not the coordinator appends to logs, to transactions of others only what was admitted, trims
-logs whose housekeeping it does, and writes state of its groups and transactional ids.
+Any broker appends to logs, to transactions of others only what was admitted. Whether a log belongs to a scope
+of namespaces, the database decides: every commit names all of these scopes that the broker serves.
 """
 
 from collections.abc import Iterable, Sequence
 
-from posthouse.model.scopes import COORDINATOR, GROUPS, TRANSACTIONS, Scope, shard_of
-from posthouse.storage.operations import Append, Operation, Put, Trim
+from posthouse.model.scopes import (
+    COORDINATOR,
+    GROUPS,
+    NAMESPACE_SCOPES,
+    NAMESPACES,
+    TRANSACTIONS,
+    Scope,
+    shard_of,
+)
+from posthouse.storage.operations import Append, Operation, Refer, Trim
 from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
-from posthouse.storage.spaces import OF_GROUPS, OF_TRANSACTIONS, Space
+from posthouse.storage.spaces import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, Space
+
+_NAMING_NAMESPACES = frozenset({Space.EXCHANGES, Space.BINDINGS, Space.QUEUES})
 
 
 def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
-    """The scopes that the operations of one commit touch. Appends outside of transactions and those that were
-    admitted touch none: whether a log is the coordinator's, the database decides."""
+    """The scopes that the operations of one commit touch, as far as they tell."""
     found: set[Scope] = set()
     ends_transaction = False
     offsets: set[Scope] = set()
@@ -30,9 +39,10 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
                 found.add(each.scope or COORDINATOR)
                 ends_transaction = ends_transaction or each.header.is_control
         elif isinstance(each, Trim):
-            found.add(each.scope or COORDINATOR)
-        elif not isinstance(each, Put):
-            found.add(COORDINATOR)
+            if each.scope is not None:
+                found.add(each.scope)
+        elif isinstance(each, Refer):
+            continue
         elif each.space == Space.OFFSETS:
             offsets.add(GROUPS[shard_of(each.owner)])
         elif each.space in OF_GROUPS:
@@ -42,7 +52,9 @@ def scopes_of(operations: Sequence[Operation]) -> set[Scope]:
             ends_transaction = True
             if each.space != Space.ADMISSIONS:  # its key does not name the id; that is stored with it
                 found.add(TRANSACTIONS[shard_of(each.owner)])
-        elif each.space != Space.REFERRALS or each.value is None:
+        elif each.space in _NAMING_NAMESPACES:
+            found.add(NAMESPACES[shard_of(each.owner) % NAMESPACE_SCOPES])
+        elif each.space not in OF_NAMESPACES:
             found.add(COORDINATOR)
     return found if ends_transaction else found | offsets
 

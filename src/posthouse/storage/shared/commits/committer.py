@@ -16,7 +16,7 @@ commits.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, StorageClosed, StorageFenced, Unavailable
@@ -80,7 +80,11 @@ class Committer:
         self.coordinates = False
         """Whether this broker is the coordinator, or about to be: others commit nothing that needs its scope,
         and keep no producers."""
-        self._always: frozenset[Scope] = frozenset()
+        self._namespaces: frozenset[Scope] = frozenset()
+        """Scopes of namespaces that this broker serves. Every commit names all of them, so that it may append
+        to their logs: what such records lead to is known."""
+        self._taken: set[Scope] = set()
+        """Those, and scopes that it loads."""
         self._logs = logs
         self._tails = tails
         self._inline = CommitPath(inline)
@@ -114,21 +118,28 @@ class Committer:
             await self._inline.call.close()
             raise
 
-    def append_to_coordinated(self) -> None:
-        """From now on all commits are those of the coordinator, so that they may append to coordinated logs.
-        What such records lead to must be known."""
-        self._always = frozenset({COORDINATOR})
+    def take_namespaces(self, scope: Scope) -> None:
+        """From now on definitions in the scope may be changed."""
+        self._taken.add(scope)
 
-    def stop_coordinating(self) -> None:
-        self.coordinates = False
-        self._always = frozenset()
+    def serve_namespaces(self, *scopes: Scope) -> None:
+        """From now on commits may append to its logs, too."""
+        self._taken.update(scopes)
+        self._namespaces |= frozenset(scopes)
+
+    def has_taken(self, scope: Scope) -> bool:
+        return scope in self._taken
+
+    def leave_namespaces(self, scope: Scope) -> None:
+        self._taken.discard(scope)
+        self._namespaces -= {scope}
 
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Raises UnknownPartition; ScopeNeeded for what only the holder of a scope may commit."""
-        scopes = self._always | scopes_of(operations)
-        check_scopes(self._lease, scopes)
-        if COORDINATOR in scopes and not self.coordinates:
-            raise ScopeNeeded("this broker is not the coordinator")
+        scopes = scopes_of(operations)
+        if scopes:
+            check_scopes(self._lease, scopes)
+            self._check_served(scopes)
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -141,7 +152,7 @@ class Committer:
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
         failed_before = self._awaited.before(operations)
-        commit = PendingCommit(operations, size, done, failed_before, logs, scopes)
+        commit = PendingCommit(operations, size, done, failed_before, logs, scopes, self._namespaces)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
@@ -157,6 +168,13 @@ class Committer:
         elif path.waiting_bytes >= _AHEAD_BYTES:
             self._launch_ahead(path)
         return done
+
+    def _check_served(self, scopes: Iterable[Scope]) -> None:
+        for scope in scopes:
+            if scope == COORDINATOR and not self.coordinates:
+                raise ScopeNeeded("this broker is not the coordinator")
+            if scope.namespace_shard is not None and scope not in self._taken:
+                raise ScopeNeeded(f"this broker does not serve the scope {scope}")
 
     @property
     def acknowledged(self) -> int:

@@ -1,8 +1,8 @@
 """The logs that this broker keeps house for: those of the scopes of housekeeping that it has taken.
 
 Moving bytes (consolidation, merging) needs nothing but the scope. What removes records (retention,
-compaction) must know what queues need, and only the coordinator does. So coordinated logs are *cleaned* by
-it, whichever broker holds their scope.
+compaction) must know what queues need. So logs that belong to a scope of namespaces are *cleaned* by its
+holder, whichever broker keeps house for them.
 
 The database checks every step again and refuses it if the scope has gone to another broker: two brokers that
 both believe to hold it do no harm.
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from posthouse.model.scopes import COORDINATOR, HOUSEKEEPING, Scope, shard_of_log
+from posthouse.model.scopes import HOUSEKEEPING, NAMESPACES, Scope, shard_of_log
 from posthouse.model.topics import Topic
 from posthouse.storage.shared.held_lease import HeldLease
 
@@ -45,8 +45,9 @@ class KeptLogs:
         return len(self._shards) / len(HOUSEKEEPING)
 
     @property
-    def coordinates(self) -> bool:
-        return self._lease.holds(COORDINATOR)
+    def namespaces(self) -> list[int]:
+        """The numbers of the scopes of namespaces whose logs this broker cleans."""
+        return [number for number, scope in enumerate(NAMESPACES) if self._lease.holds(scope)]
 
     def holds(self, scope: Scope) -> bool:
         return scope.log_shard in self._shards
@@ -57,7 +58,7 @@ class KeptLogs:
 
     def cleans(self, log: int, topic: Topic) -> bool:
         """Whether this broker removes records of the log, which belongs to the topic."""
-        return self.coordinates if topic.is_coordinated or topic.is_internal else self.keeps(log)
+        return self.keeps(log) if topic.scope is None else self._lease.holds(topic.scope)
 
     @contextmanager
     def step(self, logs: Iterable[int]) -> Iterator[None]:

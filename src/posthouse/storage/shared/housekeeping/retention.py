@@ -45,7 +45,8 @@ CROSS JOIN LATERAL (
     ORDER BY base LIMIT %(pieces)s
 ) p
 WHERE l.start < l.next AND l.id > %(after)s AND (%(logs)s::integer[] IS NULL OR l.id = ANY (%(logs)s))
-  AND CASE WHEN l.coordinated THEN %(coordinates)s ELSE shard_of_log(l.id) = ANY (%(shards)s) END
+  AND CASE WHEN l.namespaces IS NULL THEN shard_of_log(l.id) = ANY (%(shards)s)
+           ELSE l.namespaces = ANY (%(namespaces)s::smallint[]) END
 ORDER BY l.id, p.base
 LIMIT %(rows)s
 """
@@ -133,7 +134,7 @@ class Retention:
             "logs": None if logs is None else list(logs),
             "rows": rows,
             "shards": self._kept.shards,
-            "coordinates": self._kept.coordinates,
+            "namespaces": self._kept.namespaces,
         }
         async with meaning("looking for expired records"):
             found = await (await connection.execute(_PIECES, wanted)).fetchall()
@@ -236,9 +237,8 @@ class Retention:
         return topic
 
 
-def _scope(log: _Log, topic: Topic) -> Scope | None:
-    """None: in the name of the coordinator."""
-    return None if topic.is_coordinated or topic.is_internal else scope_of_log(log.id)
+def _scope(log: _Log, topic: Topic) -> Scope:
+    return scope_of_log(log.id) if topic.scope is None else topic.scope
 
 
 def _expired_before(log: _Log, size: int, config: TopicConfig, now_ms: int, archived: int) -> int:

@@ -1,8 +1,9 @@
 """Creating, changing and deleting topics in the database.
 
 Any broker creates and deletes topics under its lease. Only the coordinator changes them: a change replaces
-the whole definition, so there must be one broker that knows it. Every change is noted for the other brokers
-(`note_change`), in the same transaction.
+the whole definition, so there must be one broker that knows it. Two things belong to the holder of a scope of
+namespaces: to change the internal topics of that scope, and to give it topics that feed queues. Every change
+is noted for the other brokers (`note_change`), in the same transaction.
 """
 
 import asyncio
@@ -16,43 +17,44 @@ from psycopg.types.json import Jsonb
 
 from posthouse.model.errors import TopicExists, UnknownTopic
 from posthouse.model.ids import TopicId
+from posthouse.model.scopes import COORDINATOR, NAMESPACES, Scope
 from posthouse.model.topic_config import TopicConfig
-from posthouse.model.topics import Topic
+from posthouse.model.topics import INTERNAL_PREFIX, Topic
 from posthouse.storage.definition_changes import DefinitionsChanged
 from posthouse.storage.operations import Put
 from posthouse.storage.shared.database import Database, DatabaseAway, DatabaseConnection, LeaseLost, meaning
 from posthouse.storage.shared.logs.loading import new_log, topic_uuid
 from posthouse.storage.shared.logs.shared_logs import SharedLogs
-from posthouse.storage.shared.logs.topics_in_doubt import CHECK_LEASE, LOCK_CHANGES, TopicsInDoubt
+from posthouse.storage.shared.logs.topics_in_doubt import LOCK_CHANGES, TopicsInDoubt
 from posthouse.storage.shared.time_limit import time_limit
-from posthouse.storage.spaces import CLUSTER_WIDE
+from posthouse.storage.spaces import CLUSTER_WIDE, Space
 
 log = logging.getLogger(__name__)
 
 # A topic that is there already was created by the first try: see `_repeated`.
 _CREATE_TOPICS = """
-INSERT INTO topic (id, name, partitions, overrides, coordinated)
-SELECT new.id, new.name, new.partitions, new.overrides, new.coordinated
-    OR EXISTS (SELECT FROM state WHERE space = 28 AND key_hash = sha256(convert_to(new.name, 'UTF8')))
-  FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::boolean[])
-       AS new (id, name, partitions, overrides, coordinated)
+INSERT INTO topic (id, name, partitions, overrides, namespaces)
+SELECT new.id, new.name, new.partitions, new.overrides, coalesce(new.namespaces, (
+       SELECT get_byte(value, 0) FROM state
+        WHERE space = 28 AND key_hash = sha256(convert_to(new.name, 'UTF8'))))
+  FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::smallint[])
+       AS new (id, name, partitions, overrides, namespaces)
     ON CONFLICT (id) DO NOTHING
 """
 _CHANGE_TOPIC = """
-UPDATE topic SET partitions = %s, overrides = %s, coordinated = coordinated OR %s
- WHERE id = %s AND deleted_at IS NULL
-RETURNING id
+UPDATE topic SET partitions = %s, overrides = %s WHERE id = %s AND deleted_at IS NULL RETURNING id
 """
 _PUT_LOGS = """
-INSERT INTO log (topic, partition, coordinated)
-SELECT topic.id, number, topic.coordinated FROM topic, generate_series(0, topic.partitions - 1) AS number
+INSERT INTO log (topic, partition, namespaces)
+SELECT topic.id, number, topic.namespaces FROM topic, generate_series(0, topic.partitions - 1) AS number
  WHERE topic.id = ANY (%s)
     ON CONFLICT (topic, partition) DO NOTHING
 """
-_COORDINATE_LOGS = "UPDATE log SET coordinated = true WHERE topic = ANY (%s) AND NOT coordinated"
+_GIVE_TOPICS = "UPDATE topic SET namespaces = %s WHERE id = ANY (%s) AND namespaces IS NULL"
+_GIVE_LOGS = "UPDATE log SET namespaces = %s WHERE topic = ANY (%s) AND namespaces IS NULL"
 _NAMESAKES = "SELECT name FROM topic WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL"
-_FOUND_LOGS = "SELECT log.id, topic, partition, coordinated FROM log WHERE topic = ANY (%s)"
-_UNCOORDINATED = "SELECT name FROM topic WHERE name = ANY (%s) AND NOT coordinated AND deleted_at IS NULL"
+_FOUND_LOGS = "SELECT log.id, topic, partition, namespaces FROM log WHERE topic = ANY (%s)"
+_SCOPELESS = "SELECT name FROM topic WHERE name = ANY (%s) AND namespaces IS NULL AND deleted_at IS NULL"
 _DELETE_TOPICS = "UPDATE topic SET deleted_at = now() WHERE id = ANY (%s) AND deleted_at IS NULL"
 _DELETE_LOGS = "UPDATE log SET deleted = true WHERE topic = ANY (%s) AND NOT deleted"
 _LOCK_LOGS = "SELECT lock_logs(%s)"
@@ -73,8 +75,8 @@ T = TypeVar("T")
 class _Stored:
     """What a transaction has left."""
 
-    logs: Sequence[tuple[int, UUID, int, bool]]
-    """All logs of the topics: number, topic, partition, and whether it is coordinated."""
+    logs: Sequence[tuple[int, UUID, int, int | None]]
+    """All logs of the topics: number, topic, partition, and the number of their scope of namespaces."""
     number: int
     """Of the change."""
 
@@ -130,11 +132,11 @@ class Definitions:
         names = [topic.name for topic in topics]
         partitions = [topic.partitions for topic in topics]
         overrides = [Jsonb(dict(topic.overrides)) for topic in topics]
-        coordinated = [topic.is_coordinated or topic.is_internal for topic in topics]
+        scopes = [None if topic.scope is None else topic.scope.namespace_shard for topic in topics]
         namesake = await (await connection.execute(_NAMESAKES, [names, ids])).fetchone()
         if namesake is not None:
             raise TopicExists(f"topic {namesake[0]!r} exists already")
-        await connection.execute(_CREATE_TOPICS, [ids, names, partitions, overrides, coordinated])
+        await connection.execute(_CREATE_TOPICS, [ids, names, partitions, overrides, scopes])
         await connection.execute(_PUT_LOGS, [ids])
         for put in state:
             await connection.execute(_PUT_STATE, [int(put.space), put.owner, put.key, put.value])
@@ -142,41 +144,85 @@ class Definitions:
         return await _stored(connection, ids, list(spaces))
 
     async def change(self, topic: Topic) -> None:
-        """As the coordinator. Raises UnknownTopic if another broker has deleted it."""
+        """Settings and partitions: as the coordinator, or of an internal topic as the holder of its scope.
+        Raises UnknownTopic if another broker has deleted it."""
         id = topic_uuid(topic.id)
-        is_coordinated = topic.is_coordinated or topic.is_internal
+        scope = COORDINATOR if topic.scope is None or not topic.is_internal else topic.scope
 
         async def change(connection: DatabaseConnection) -> _Stored:
-            await self._check_coordinator(connection)
-            values = [topic.partitions, Jsonb(dict(topic.overrides)), is_coordinated, id]
+            await self._check_lease(connection, scope)
+            values = [topic.partitions, Jsonb(dict(topic.overrides)), id]
             if await (await connection.execute(_CHANGE_TOPIC, values)).fetchone() is None:
                 raise UnknownTopic(f"there is no topic {topic.name!r}: it was deleted meanwhile")
             await connection.execute(_PUT_LOGS, [[id]])
-            if is_coordinated:
-                await _locked(connection, _COORDINATE_LOGS, [id])
             return await _stored(connection, [id], [])
 
         with self._in_doubt.change([topic.id]):
             self._learn({topic.id: topic}, await self._repeated(change, topic.name))
 
+    async def give(self, topics: Sequence[Topic], scope: Scope) -> None:
+        """As the holder of the scope: from now on only this broker writes to these topics, if they have no
+        scope yet."""
+        by_id = {topic.id: topic for topic in topics}
+        ids = [topic_uuid(id) for id in by_id]
+
+        async def give(connection: DatabaseConnection) -> _Stored:
+            await self._check_lease(connection, scope)
+            await connection.execute(_GIVE_TOPICS, [scope.namespace_shard, ids])
+            await connection.execute(_LOCK_LOGS, [ids])
+            await connection.execute(_GIVE_LOGS, [scope.namespace_shard, ids])
+            return await _stored(connection, ids, [])
+
+        with self._in_doubt.change(by_id):
+            self._learn(by_id, await self._repeated(give, _names(topics)))
+
+    async def assign(self, scopes: Mapping[str, Scope]) -> None:
+        """As the coordinator, after an import: topics of these names belong to these scopes, also if they are
+        created later. Then other brokers are admitted, in the same transaction."""
+        by_scope: dict[Scope, list[Topic]] = {}
+        for topic in self.topics.values():
+            if topic.name in scopes:
+                by_scope.setdefault(scopes[topic.name], []).append(topic)
+        given = [topic for topics in by_scope.values() for topic in topics]
+
+        async def assign(connection: DatabaseConnection) -> _Stored:
+            await self._check_lease(connection, COORDINATOR)
+            ids = [topic_uuid(topic.id) for topic in given]
+            await connection.execute(_LOCK_LOGS, [ids])
+            for scope, topics in by_scope.items():
+                values = [scope.namespace_shard, [topic_uuid(topic.id) for topic in topics]]
+                await connection.execute(_GIVE_TOPICS, values)
+                await connection.execute(_GIVE_LOGS, values)
+            for name, scope in sorted(scopes.items()):
+                if not name.startswith(INTERNAL_PREFIX):
+                    shard = scope.namespace_shard
+                    assert shard is not None
+                    put = Put(Space.SOURCES, name.encode(), bytes([shard]))
+                    await connection.execute(_PUT_STATE, [int(put.space), put.owner, put.key, put.value])
+            await connection.execute("SELECT admit_members(%s, %s)", [self._holder, self._epoch])
+            return await _stored(connection, ids, [])
+
+        by_id = {topic.id: topic for topic in given}
+        with self._in_doubt.change(by_id):
+            self._learn(by_id, await self._repeated(assign, "what was imported"))
+
     def _learn(self, topics: Mapping[TopicId, Topic], stored: _Stored) -> None:
-        coordinated: set[TopicId] = set()
-        for id, topic_id, partition, is_coordinated in stored.logs:
+        scopes: dict[TopicId, Scope | None] = {}
+        for id, topic_id, partition, shard in stored.logs:
             topic = topics[TopicId(topic_id.bytes)]
             self._logs.add(new_log(id, topic, partition))
-            if is_coordinated:
-                coordinated.add(topic.id)
-        self.topics |= {id: replace(topic, is_coordinated=id in coordinated) for id, topic in topics.items()}
+            scopes[topic.id] = None if shard is None else NAMESPACES[shard]
+        self.topics |= {id: replace(topic, scope=scopes.get(id)) for id, topic in topics.items()}
         self._changed_here(stored.number)
 
-    async def uncoordinated(self, names: Sequence[str]) -> list[str]:
-        """Those of these names that topics have which are not coordinated. A topic that is created after the
+    async def scopeless(self, names: Sequence[str]) -> list[str]:
+        """Those of these names that topics have which belong to no scope. A topic that is created after the
         call sees what was committed before it. Raises DatabaseAway, LeaseLost."""
 
         async def ask(connection: DatabaseConnection) -> list[str]:
             await self._check_lease(connection)
             await connection.execute(LOCK_CHANGES)
-            found = await connection.execute(_UNCOORDINATED, [list(names)])
+            found = await connection.execute(_SCOPELESS, [list(names)])
             return [name for (name,) in await found.fetchall()]
 
         return await self._repeated(ask, ", ".join(names[:3]))
@@ -226,11 +272,9 @@ class Definitions:
         finally:
             await connection.close()
 
-    async def _check_lease(self, connection: DatabaseConnection) -> None:
-        await connection.execute(CHECK_LEASE, [self._holder, self._epoch])
-
-    async def _check_coordinator(self, connection: DatabaseConnection) -> None:
-        await connection.execute("SELECT check_coordinator(%s, %s)", [self._holder, self._epoch])
+    async def _check_lease(self, connection: DatabaseConnection, *scopes: Scope) -> None:
+        names = [scope.name for scope in scopes]
+        await connection.execute("SELECT check_lease(%s, %s, %s)", [self._holder, self._epoch, names])
 
 
 async def _stored(connection: DatabaseConnection, topics: Sequence[UUID], spaces: Sequence[int]) -> _Stored:

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import NAMESPACES
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.producers import AbortedTransaction, BatchMemory, Producer
@@ -18,11 +19,9 @@ from posthouse.storage.stored_state import StoredState
 _ROWS_AT_ONCE = 10_000
 _STALL_SECONDS = 60.0
 """For each page of rows. A holder that waits for a database that hangs keeps its scopes from the others."""
-_CLUSTER = """
-SELECT id, confirmed_losses, seq, EXISTS (SELECT FROM local_import WHERE awaits_coordinator)
-  FROM cluster, last_change
-"""
-_TOPICS = "SELECT id, name, partitions, overrides, coordinated FROM topic WHERE deleted_at IS NULL"
+AWAITS_SCOPES = "SELECT EXISTS (SELECT FROM local_import WHERE awaits_coordinator)"
+_CLUSTER = f"SELECT id, confirmed_losses, seq, ({AWAITS_SCOPES}) FROM cluster, last_change"
+_TOPICS = "SELECT id, name, partitions, overrides, namespaces FROM topic WHERE deleted_at IS NULL"
 _LOGS = "SELECT l.id, l.topic, l.partition, l.start, l.next, l.bytes, l.first_open FROM log l"
 PRODUCERS = "SELECT log, id, epoch, batches, last_time, open_since FROM producer"
 _STATE = "SELECT space, key, value FROM state"
@@ -34,7 +33,7 @@ class Loaded:
     confirmed_losses: int
     """How often an operator has accepted that the database lost commits."""
     awaits_coordinator: bool
-    """Members wait until a coordinator has loaded what was imported."""
+    """Since an import, the scopes of topics of namespaces are not known."""
     topics: dict[TopicId, Topic]
     logs: Sequence[SharedLog]
     state: StoredState
@@ -42,15 +41,21 @@ class Loaded:
     """The number of the last change of definitions."""
 
 
-async def load(connection: DatabaseConnection, defaults: TopicConfig, *, coordinates: bool) -> Loaded:
-    """All in one snapshot. A broker that does not coordinate needs neither producers nor the state of a
-    coordinator. Raises DatabaseAway."""
+async def load(
+    connection: DatabaseConnection, defaults: TopicConfig, *, coordinates: bool, has_all: bool
+) -> Loaded:
+    """All in one snapshot. Only the coordinator needs producers and its state; who `has_all` scopes gets all
+    state. Raises DatabaseAway."""
     with stall_limit(connection, _STALL_SECONDS) as moved:
-        return await _load(connection, defaults, coordinates, moved)
+        return await _load(connection, defaults, coordinates, has_all, moved)
 
 
 async def _load(
-    connection: DatabaseConnection, defaults: TopicConfig, coordinates: bool, moved: Callable[[], None]
+    connection: DatabaseConnection,
+    defaults: TopicConfig,
+    coordinates: bool,
+    has_all: bool,
+    moved: Callable[[], None],
 ) -> Loaded:
     async with meaning("loading the logs"), connection.transaction():
         await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
@@ -65,9 +70,11 @@ async def _load(
         spaces: dict[int, dict[bytes, bytes]]
         if coordinates:
             await _producers(connection, by_id.get, moved)
+        if has_all:
             spaces = await _state(connection, _STATE, moved)
         else:
-            found = await load_spaces(connection, list(CLUSTER_WIDE))
+            wanted = CLUSTER_WIDE | COORDINATORS if coordinates else CLUSTER_WIDE
+            found = await load_spaces(connection, list(wanted))
             spaces = {int(space): values for space, values in found.items()}
     return Loaded(
         cluster_id=cluster_id,
@@ -96,9 +103,9 @@ async def load_topics(
             partitions=partitions,
             overrides=overrides,
             config=defaults.with_stored(overrides, name),
-            is_coordinated=coordinated,
+            scope=None if namespaces is None else NAMESPACES[namespaces],
         )
-        for id, name, partitions, overrides, coordinated in rows
+        for id, name, partitions, overrides, namespaces in rows
     }
 
 

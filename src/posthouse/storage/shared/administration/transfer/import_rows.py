@@ -21,14 +21,14 @@ from posthouse.storage.shared.logs.loading import topic_uuid
 _ROWS_AT_ONCE = 5000
 
 _PUT_TOPICS = """
-INSERT INTO topic (id, name, partitions, overrides, coordinated)
-SELECT * FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[], %s::boolean[])
+INSERT INTO topic (id, name, partitions, overrides)
+SELECT * FROM unnest(%s::uuid[], %s::text[], %s::integer[], %s::jsonb[])
     ON CONFLICT (id) DO UPDATE SET name = excluded.name, partitions = excluded.partitions,
        overrides = excluded.overrides
 """
 _PUT_LOGS = """
-INSERT INTO log (topic, partition, start, next, segments_to, coordinated)
-SELECT * FROM unnest(%s::uuid[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[], %s::boolean[])
+INSERT INTO log (topic, partition, start, next, segments_to)
+SELECT * FROM unnest(%s::uuid[], %s::integer[], %s::bigint[], %s::bigint[], %s::bigint[])
     ON CONFLICT (topic, partition) DO NOTHING
 """
 _PUT_SEGMENTS = """
@@ -77,7 +77,6 @@ class ImportRows:
                     [topic.name for topic in topics],
                     [topic.partitions for topic in topics],
                     [Jsonb(dict(topic.overrides)) for topic in topics],
-                    [topic.is_internal for topic in topics],
                 ],
             )
             await self._connection.execute(
@@ -88,7 +87,6 @@ class ImportRows:
                     [log.start for log in logs],
                     [log.end for log in logs],
                     [log.first_offset for log in logs],
-                    [log.topic.is_internal for log in logs],
                 ],
             )
             found = await self._connection.execute(

@@ -73,6 +73,7 @@ CREATE TABLE scope (
 INSERT INTO scope (name) VALUES ('coordinator');
 INSERT INTO scope (name) SELECT 'groups/' || lpad(number::text, 2, '0') FROM generate_series(0, 63) AS number;
 INSERT INTO scope (name) SELECT 'transactions/' || lpad(number::text, 2, '0') FROM generate_series(0, 63) AS number;
+INSERT INTO scope (name) SELECT 'namespaces/' || lpad(number::text, 2, '0') FROM generate_series(0, 15) AS number;
 INSERT INTO scope (name) SELECT 'housekeeping/' || lpad(number::text, 2, '0') FROM generate_series(0, 15) AS number;
 
 -- Keeps the loss that a broker has recognised, unless an operator has accepted it since: `p_confirmed` is what the

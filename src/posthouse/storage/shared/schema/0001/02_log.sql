@@ -12,9 +12,10 @@ CREATE TABLE topic (
     name text NOT NULL,
     partitions integer NOT NULL,
     overrides jsonb NOT NULL,
-    -- Only the coordinator appends to its logs: their records are routed to queues in the same commit. It is
-    -- set before the first route counts, and never taken back.
-    coordinated boolean NOT NULL DEFAULT false,
+    -- Number of the scope of the namespace whose queues it feeds, or whose own it is. Only the holder appends to its
+    -- logs: their records are routed to queues in the same commit. It is set before the first route counts, and never
+    -- changed or taken back. NULL for all other topics.
+    namespaces smallint,
     -- Its rows and objects are removed in the background.
     deleted_at timestamptz
 );
@@ -33,7 +34,7 @@ CREATE TABLE log (
     -- The first offset of the oldest open transaction; NULL without one. commit_group keeps it up to date.
     first_open bigint,
     -- As of its topic: commit_group has locked the log and need not look for the topic.
-    coordinated boolean NOT NULL DEFAULT false,
+    namespaces smallint,
     deleted boolean NOT NULL DEFAULT false,
     UNIQUE (topic, partition)
 ) WITH (fillfactor = 50);
@@ -44,6 +45,11 @@ CREATE FUNCTION shard_of_log(p_log integer) RETURNS integer LANGUAGE sql IMMUTAB
 $$;
 CREATE FUNCTION scope_of_log(p_log integer) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 'housekeeping/' || lpad(((p_log * 2654435761 & 4294967295) >> 28)::text, 2, '0')
+$$;
+
+-- The name of the scope of namespaces with this number.
+CREATE FUNCTION scope_of_namespaces(p_number integer) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT 'namespaces/' || lpad(p_number::text, 2, '0')
 $$;
 
 -- Locks the logs of topics, in the order in which all transactions lock logs.

@@ -5,11 +5,12 @@
 -- It reads what it needs in two queries, decides in memory, batch by batch, and writes in a few statements for all.
 --
 -- Every broker of the cluster calls it, for any log, under its own lease. The call names the scopes that it needs. Without
--- the scope coordinator it appends to logs that are not coordinated, batches outside of transactions and those that
--- were admitted, trims such logs if it names their scope of housekeeping, and writes state of groups. With a scope of
--- transactional ids it also appends batches that were not admitted and markers, and writes state of transactions. Batches of
--- transactions may go to coordinated logs, too: queues refer to their records when the transaction is committed. For that,
--- the marker comes with a referral, which the coordinator turns into references.
+-- any it appends to logs that feed no queues, batches outside of transactions and those that were admitted, and trims them;
+-- housekeeping names its scope for that. With a scope of groups it writes their state. With a scope of
+-- transactional ids it also appends batches that were not admitted and markers, and writes state of transactions. With a scope
+-- of namespaces it appends to the logs of that scope, references among them, trims them, and writes the state of queues.
+-- Batches of transactions may go to any log: queues refer to their records when the transaction is committed. For that,
+-- the marker comes with a referral, which the holder of the scope of the log turns into references.
 --
 -- All transactions lock in one order, so that none waits for another in a circle: scopes by name, the last epoch, leases
 -- and writers (of a broker first its lease; of several in the order of their holders), the own row of committer, logs by
@@ -35,8 +36,8 @@ CREATE FUNCTION references_size(value bigint) RETURNS bigint LANGUAGE sql IMMUTA
 $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
--- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log is
--- coordinated and the caller is not the coordinator, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a
+-- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log
+-- belongs to a scope of namespaces that the call does not name, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a
 -- transaction is not admitted. A marker with the verdict 6 voids its commit, required or not.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
 -- First opens: where the oldest open transaction of the log of each operation begins after this call; NULL if no log has
@@ -66,6 +67,10 @@ CREATE FUNCTION commit_group(
 DECLARE
     coordinates boolean := 'coordinator' = ANY (p_scopes);
     transacts boolean := EXISTS (SELECT FROM unnest(p_scopes) AS name WHERE name LIKE 'transactions/%');
+    -- Numbers of the scopes of namespaces that are named.
+    named smallint[] := ARRAY(SELECT substr(name, 12)::smallint FROM unnest(p_scopes) AS name
+                               WHERE name LIKE 'namespaces/%');
+    allowed smallint[] := '{1, 5, 13, 14, 19, 11, 12, 27, 28, 29}';
     known bigint;
     open_slot smallint;
     data bigint;
@@ -110,10 +115,18 @@ DECLARE
 BEGIN
     PERFORM check_lease(p_holder, p_epoch, p_scopes);
     -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS; of transactions:
-    -- TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS, REFERRALS.
-    IF NOT coordinates AND NOT s_space <@ '{1, 5, 13, 14, 19}'
-        AND NOT (transacts AND s_space <@ '{1, 5, 13, 14, 19, 2, 3, 7, 26, 27}') THEN
-        RAISE EXCEPTION 'this state is changed by the coordinator only' USING ERRCODE = 'PH006';
+    -- TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES, and others whose
+    -- keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
+    IF NOT coordinates AND NOT s_space <@ allowed THEN
+        IF transacts THEN
+            allowed := allowed || '{2, 3, 7, 26}';
+        END IF;
+        IF cardinality(named) > 0 THEN
+            allowed := allowed || '{8, 9, 10}';
+        END IF;
+        IF NOT s_space <@ allowed THEN
+            RAISE EXCEPTION 'this state is changed by the holder of another scope' USING ERRCODE = 'PH006';
+        END IF;
     END IF;
     -- The slot may be closed before this call writes to it: see truncate_slot.
     SELECT own.number, slot.number INTO known, open_slot
@@ -134,9 +147,9 @@ BEGIN
     IF cardinality(p_logs) > 0 THEN
         SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
                array_agg(found.bytes ORDER BY found.id), array_agg(found.first_open ORDER BY found.id),
-               bool_or(found.deleted OR found.coordinated AND NOT coordinates)
+               coalesce(bool_or(found.deleted OR found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named)), false)
           INTO log_start, log_next, log_bytes, log_open, refuses
-          FROM (SELECT id, start, next, bytes, first_open, deleted, coordinated FROM log
+          FROM (SELECT id, start, next, bytes, first_open, deleted, namespaces FROM log
                  WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
         -- Seldom, and again in full: a log that is gone must not shift the others.
         IF refuses OR coalesce(cardinality(log_start), 0) <> cardinality(p_logs) THEN
@@ -145,12 +158,16 @@ BEGIN
                    array_agg(found.next ORDER BY wanted.place), array_agg(found.bytes ORDER BY wanted.place),
                    array_agg(found.first_open ORDER BY wanted.place),
                    array_agg(CASE WHEN coalesce(found.deleted, true) THEN 7
-                                  WHEN found.coordinated AND NOT coordinates THEN 6 ELSE 0 END ORDER BY wanted.place)
+                                  WHEN found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named) THEN 6 ELSE 0 END
+                             ORDER BY wanted.place)
               INTO log_start, log_next, log_bytes, log_open, log_refusal
               FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
             IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
                         WHERE each.kind = 1 AND log_next[each.log] IS NULL) THEN
                 RAISE EXCEPTION 'a log does not exist' USING ERRCODE = 'PH003';
+            ELSIF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
+                           WHERE each.kind = 1 AND log_refusal[each.log] = 6) THEN
+                RAISE EXCEPTION 'references are written by the holder of their scope only' USING ERRCODE = 'PH006';
             END IF;
         END IF;
         log_run := array_fill(0, ARRAY[cardinality(p_logs)]);
@@ -183,13 +200,9 @@ BEGIN
 
         -- First what is refused, because that may void the commit.
         FOR i IN first_op .. last_op LOOP
-            IF NOT coordinates AND (o_kind[i] = 1 OR NOT transacts AND (
-                   o_flags[i] & 4 <> 0 OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL)) THEN
-                RAISE EXCEPTION 'references are written by the coordinator only, transactions by the holder of their scope'
-                    USING ERRCODE = 'PH006';
-            ELSIF NOT coordinates AND o_kind[i] = 2 AND NOT scope_of_log(p_logs[o_log[i]]) = ANY (p_scopes) THEN
-                RAISE EXCEPTION 'a log is trimmed by the coordinator, or by the holder of %',
-                    scope_of_log(p_logs[o_log[i]]) USING ERRCODE = 'PH006';
+            IF NOT coordinates AND NOT transacts
+                AND (o_flags[i] & 4 <> 0 OR o_flags[i] & 2 <> 0 AND o_admission[i] IS NULL) THEN
+                RAISE EXCEPTION 'transactions are written by the holder of their scope' USING ERRCODE = 'PH006';
             END IF;
             verdict := 0;
             IF refuses AND o_kind[i] <> 1 THEN

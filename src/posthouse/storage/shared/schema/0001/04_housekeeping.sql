@@ -5,7 +5,7 @@
 -- be repeated. A step that is refused has changed nothing, and is left to the broker that holds the scope now.
 
 -- Raises PH001 if the lease of the broker is lost, PH006 unless it holds the scopes of housekeeping of these logs. The
--- coordinator may work on coordinated logs as well: it compacts them, and needs their segments for it.
+-- holder of a scope of namespaces may work on its logs as well: it compacts them, and needs their segments for it.
 CREATE FUNCTION check_housekeeper(p_holder uuid, p_epoch bigint, p_logs integer[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     missing text;
@@ -13,26 +13,25 @@ BEGIN
     PERFORM check_lease(p_holder, p_epoch);
     SELECT min(scope_of_log(named.id)) INTO missing FROM unnest(p_logs) AS named (id)
      WHERE scope_of_log(named.id) NOT IN (SELECT name FROM scope WHERE holder = p_holder)
-       AND NOT (EXISTS (SELECT FROM scope WHERE name = 'coordinator' AND holder = p_holder)
-                AND EXISTS (SELECT FROM log WHERE log.id = named.id AND log.coordinated));
+       AND NOT EXISTS (SELECT FROM log JOIN scope ON scope.name = scope_of_namespaces(log.namespaces)
+                        WHERE log.id = named.id AND scope.holder = p_holder);
     IF missing IS NOT NULL THEN
         RAISE EXCEPTION 'the broker does not hold the scope %', missing USING ERRCODE = 'PH006';
     END IF;
 END $$;
 
--- For what removes records. It is the coordinator's in logs that are coordinated, because it knows what queues need of them.
+-- For what removes records. In logs of a scope of namespaces that is for its holder, which knows what queues need of them.
 -- Raises as check_housekeeper.
 CREATE FUNCTION check_cleaner(p_holder uuid, p_epoch bigint, p_log integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    is_coordinated boolean;
+    cleaned_by text;
 BEGIN
     PERFORM check_lease(p_holder, p_epoch);
-    -- The lock: it does not become coordinated before this transaction has ended.
-    SELECT coordinated INTO is_coordinated FROM log WHERE id = p_log FOR UPDATE;
-    IF NOT EXISTS (SELECT FROM scope WHERE holder = p_holder
-                      AND name = CASE WHEN is_coordinated THEN 'coordinator' ELSE scope_of_log(p_log) END) THEN
-        RAISE EXCEPTION 'the broker does not hold the scope %',
-            CASE WHEN is_coordinated THEN 'coordinator' ELSE scope_of_log(p_log) END USING ERRCODE = 'PH006';
+    -- The lock: it does not begin to feed queues before this transaction has ended.
+    SELECT coalesce(scope_of_namespaces(namespaces), scope_of_log(id)) INTO cleaned_by
+      FROM log WHERE id = p_log FOR UPDATE;
+    IF NOT EXISTS (SELECT FROM scope WHERE holder = p_holder AND name = cleaned_by) THEN
+        RAISE EXCEPTION 'the broker does not hold the scope %', cleaned_by USING ERRCODE = 'PH006';
     END IF;
 END $$;
 

@@ -7,8 +7,8 @@ CREATE TABLE local_import (
     source text NOT NULL,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     finished_at timestamptz,
-    -- Until a coordinator has marked the topics that feed exchanges and queues: a data directory does not say which
-    -- they are, and a broker that is not the coordinator would append to them without references.
+    -- Until a coordinator has found the scopes of namespaces of the topics that feed exchanges and queues, and of the
+    -- broker's own: a data directory does not have them, and other brokers would append without references.
     awaits_coordinator boolean NOT NULL DEFAULT false
 );
 
@@ -102,7 +102,7 @@ BEGIN
     PERFORM release_lease(p_holder, p_epoch);
 END $$;
 
--- The coordinator has marked the topics that feed exchanges and queues: other brokers may append.
+-- The topics of namespaces have their scopes: other brokers may append.
 CREATE FUNCTION admit_members(p_holder uuid, p_epoch bigint) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM check_coordinator(p_holder, p_epoch);

@@ -1,0 +1,29 @@
+"""What the database has of the namespaces of one scope."""
+
+from collections.abc import Mapping
+
+from posthouse.model.scopes import NAMESPACES, Scope
+from posthouse.storage.shared_state import SharedState
+from posthouse.storage.spaces import Space
+
+StoredNamespaces = dict[Space, Mapping[bytes, bytes]]
+"""Exchanges, bindings, queues, and their progress."""
+_AT_ONCE = 1000
+
+
+async def stored_namespaces(shared: SharedState, scope: Scope) -> StoredNamespaces:
+    """Raises Unavailable."""
+    shard = scope.namespace_shard
+    assert shard is not None
+    found: StoredNamespaces = dict(await shared.of_namespaces(shard))
+    queues = [value[:16] for value in found[Space.QUEUES].values()]
+    progress: dict[bytes, bytes] = {}
+    for first in range(0, len(queues), _AT_ONCE):
+        progress |= await shared.of_owners(Space.QUEUE_PROGRESS, queues[first : first + _AT_ONCE])
+    found[Space.QUEUE_PROGRESS] = progress
+    return found
+
+
+def scope_of_source(value: bytes) -> Scope:
+    """Of a topic in `Space.SOURCES`."""
+    return NAMESPACES[value[0]]
