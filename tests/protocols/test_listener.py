@@ -4,7 +4,9 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 import uvloop
@@ -14,6 +16,7 @@ from posthouse.model.clock import SystemClock
 from posthouse.protocols import listener as listener_module
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.gate import Gate
+from posthouse.protocols.introduction import Origin
 from posthouse.protocols.listener import Listener
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire
@@ -137,3 +140,37 @@ def test_a_connection_that_joins_a_listener_that_ends_is_not_forgotten(
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(talk())
+
+
+async def test_clients_are_those_that_no_other_broker_serves() -> None:
+    def do_nothing(listener: Listener) -> None: ...
+
+    listener = Listener(
+        "test", lambda joined: Joining(joined, do_nothing, before=False), Gate(SystemClock(), total=10)
+    )
+    where = await listener.start(Address("127.0.0.1", 0))
+    client = Address("10.0.0.1", 1)
+    origins = (
+        Origin(client=client, relayed_by=uuid4()),
+        Origin(client=client, relayed_by=uuid4(), is_transferred=True),
+        Origin(client=client),
+    )
+    with ExitStack() as sockets:
+        for number, origin in enumerate((None, *origins), 1):
+            if origin is None:
+                sockets.enter_context(socket.create_connection((where.host, where.port)))
+            else:
+                with socket.create_server(("127.0.0.1", 0)) as listening:
+                    sockets.enter_context(socket.create_connection(listening.getsockname()))
+                    there, _ = listening.accept()
+                listener.adopt(there, origin)
+            async with asyncio.timeout(SECONDS):
+                while len(listener) < number:
+                    await asyncio.sleep(0.01)
+        own, relayed, transferred, forwarded = listener
+        assert list(listener.clients()) == [own, transferred, forwarded]
+        listener.pass_on(own)
+        assert list(listener.clients()) == [transferred, forwarded]
+        assert relayed in list(listener)
+        listener.abort()
+        await listener.drained(SECONDS)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="cluster",
     help="Show which broker holds which scope, and move scopes, before a broker is stopped for example. "
-    "A scope is a part of what one broker does for all: `coordinator` has queues and definitions; "
-    "consumer groups are in `groups/00` to `groups/63` and transactional ids in `transactions/00` to "
-    "`transactions/63`, by the hash of their names; the background work on logs is in "
-    "`housekeeping/00` to `housekeeping/15`.",
+    "A scope is a part of what one broker does for all: `coordinator` has settings of topics, users and "
+    "permissions; consumer groups are in `groups/00` to `groups/63`, transactional ids in `transactions/00` "
+    "to `transactions/63` and namespaces with their queues in `namespaces/00` to `namespaces/15`, by the "
+    "hash of their names; the background work on logs is in `housekeeping/00` to `housekeeping/15`.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

@@ -336,6 +336,13 @@ class Listener:
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._visitors)
 
+    def clients(self) -> Iterator[Connection]:
+        """Connections of clients that this broker serves: neither those that it passes on to another broker,
+        nor those over which another one relays requests. So in a cluster each client's is at one broker."""
+        for connection, visitor in self._visitors.items():
+            if not visitor.is_passed_on and not visitor.is_exempt:
+                yield connection
+
     def close(self) -> None:
         """Accept no more connections, and let every connection finish its requests."""
         self._close_sockets()

@@ -51,3 +51,9 @@ class ServedListeners:
         for served in self._listeners:
             for connection in served.listener:
                 yield served, connection
+
+    def clients(self) -> Iterator[tuple[ServedListener, Connection]]:
+        """Without connections that another broker serves, or has made."""
+        for served in self._listeners:
+            for connection in served.listener.clients():
+                yield served, connection

@@ -100,7 +100,7 @@ async def test_which_broker_holds_which_scope(cluster: FakeCluster) -> None:
         assert [each["name"] for each in found["scopes"]] == [each.name for each in SCOPES]
         assert found["scopes"][0] == {"name": "coordinator", "holder": 1, "wanted": None}
         assert found["scopes"][1] == {"name": "groups/00", "holder": 2, "wanted": None}
-        assert holds(found) == {"b1": 73, "b2": 72}
+        assert holds(found) == {"b1": 81, "b2": 80}
         assert [each["state"] for each in found["brokers"]] == ["ready", "ready"]
         cluster.kill(2)
         found = answered(await http.get("/v1/cluster"))
@@ -111,7 +111,7 @@ async def test_drain_and_undrain(cluster: FakeCluster) -> None:
     async with served(cluster) as http:
         answered(await http.post("/v1/cluster/brokers/b2/drain"), 204)
         found = answered(await http.get("/v1/cluster"))
-        assert holds(found) == {"b1": 145, "b2": 0}
+        assert holds(found) == {"b1": 161, "b2": 0}
         assert [each["state"] for each in found["brokers"]] == ["ready", "draining"]
         refused = answered(await http.post("/v1/cluster/brokers/b1/drain"), 409)
         assert "no other broker" in refused["detail"]
@@ -177,8 +177,8 @@ async def test_the_commands(cluster: FakeCluster) -> None:
         assert "groups/07 moves to broker b1" in done.stderr
         done = await command(http, "status")
         assert [line.split()[:4] for line in done.stdout.splitlines()[1:]] == [
-            ["1", "b1", "ready", "73"],
-            ["2", "b2", "ready", "72"],
+            ["1", "b1", "ready", "81"],
+            ["2", "b2", "ready", "80"],
         ]
         assert "groups/07 was moved to b1" in done.stderr
         done = await command(http, "move", "groups/07", "--json")
@@ -186,7 +186,9 @@ async def test_the_commands(cluster: FakeCluster) -> None:
         done = await command(http, "drain", "b2")
         assert (done.returncode, done.stderr.strip()) == (0, "broker b2 holds no scopes any more")
         done = await command(http, "status")
-        assert "coordinator groups/00-63 transactions/00-63 housekeeping/00-15" in done.stdout
+        assert (
+            "coordinator groups/00-63 transactions/00-63 namespaces/00-15 housekeeping/00-15" in done.stdout
+        )
         done = await command(http, "undrain", "b2", "--json")
         assert json.loads(done.stdout) == {"broker": "b2", "draining": False}
         done = await command(http, "drain", "b9")
@@ -198,7 +200,7 @@ async def test_a_drain_that_takes_longer_than_one_waits(cluster: FakeCluster) ->
     async with served(cluster) as http:
         done = await command(http, "drain", "b2", "--wait", "0.1", "--json")
         assert done.returncode == 1
-        assert json.loads(done.stdout) == {"broker": "b2", "draining": True, "scopes": 72}
+        assert json.loads(done.stdout) == {"broker": "b2", "draining": True, "scopes": 80}
         done = await command(http, "drain", "b2", "--wait", "0")
         assert (done.returncode, done.stderr.strip()) == (0, "broker b2 is draining")
 
@@ -207,5 +209,8 @@ async def test_scopes_without_a_broker_are_shown(cluster: FakeCluster) -> None:
     cluster.view = replace(cluster.view, holders={GROUPS[0]: incarnation(2)}, wanted={GROUPS[3]: 9})
     async with served(cluster) as http:
         done = await command(http, "status")
-        assert "without a broker: groups/01-63 transactions/00-63 housekeeping/00-15" in done.stderr
+        assert (
+            "without a broker: groups/01-63 transactions/00-63 namespaces/00-15 housekeeping/00-15"
+            in done.stderr
+        )
         assert "groups/03 was moved to the broker with id 9, which is not alive" in done.stderr

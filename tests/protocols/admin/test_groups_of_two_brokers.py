@@ -16,7 +16,7 @@ from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.topics import NewTopic
 from posthouse.model.ids import ARCHIVE_GROUP, GroupId, MemberId
-from posthouse.model.scopes import GROUPS, Scope, scope_of_group
+from posthouse.model.scopes import GROUPS, NAMESPACES, Scope, scope_of_group
 from posthouse.protocols.admin.handlers.groups import LISTED, GroupSummary
 from posthouse.protocols.admin.paging import Page, Paging
 from posthouse.settings import Authentication
@@ -41,6 +41,8 @@ async def _brokers(**settings: Any) -> AsyncIterator[TwoBrokers]:
     async with two_brokers(**settings) as made:
         for number, scope in enumerate(GROUPS):
             await made.hold(scope, made.member if number % 2 else made.coordinator)
+        for scope in NAMESPACES:
+            await made.hold(scope, made.coordinator)
         await made.coordinator.broker.create_topics([NewTopic(name="t", partitions=2)])
         await made.member.broker.refresh_definitions()
         yield made

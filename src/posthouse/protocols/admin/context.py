@@ -1,6 +1,7 @@
 """What a handler works with: the broker, the parts around it, and the guard of the client who asks."""
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 
@@ -8,12 +9,14 @@ from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
-from posthouse.model.scopes import Scope
+from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
-from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
+from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
+from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.response import Response
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
@@ -80,6 +83,28 @@ class CallContext:
         if membership is None or self.caller.is_relayed:
             return None
         return OtherBrokers(self.backend.relay, membership, self.broker.holds)
+
+    async def ask(self, scope: Scope, request: HttpRequest) -> Response:
+        """The answer of the broker that holds the scope; not this one. Raises Problem and Unavailable."""
+        others = self.other_brokers
+        assert others is not None
+        return await others.ask(scope, request, self.caller)
+
+    def parts(self, scopes: Sequence[Scope], noun: str) -> Parts:
+        """What is to be asked for a whole that belongs to these scopes, besides this broker. `noun` is what
+        they are about, in the plural. Raises Problem if one of them has no holder."""
+        others = self.other_brokers
+        return Parts() if others is None else others.parts(scopes, noun, self.caller)
+
+    async def in_namespace(
+        self, name: str, request: HttpRequest, answer: Callable[[], Awaitable[Response]]
+    ) -> Response:
+        """The answer to a call about one namespace: this broker's, which keeps the namespace meanwhile, or
+        that of the broker which serves it. Raises Problem and Unavailable."""
+        if self.is_elsewhere(scope := scope_of_namespace(name)):
+            return await self.ask(scope, request)
+        with self.broker.namespaces.held.used(name):
+            return await answer()
 
     def require(self, operation: Operation, kind: Kind, name: str) -> None:
         """Raises Problem 403. What is refused, or changes something, goes to the audit log."""

@@ -12,6 +12,7 @@ from posthouse.protocols.admin.context import CallContext, Kept
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.login import PROTOCOL, HttpLogin
 from posthouse.protocols.admin.management.errors import rabbitmq_error
+from posthouse.protocols.admin.other_brokers import check_part
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
@@ -87,10 +88,15 @@ class RequestDispatcher:
                 kept=self._kept,
                 events=self._events,
             )
+            if login.is_relayed:
+                check_part(request, self._backend.broker.holds)
             try:
-                return await route.handler(context, request, parameters)
+                response = await route.handler(context, request, parameters)
             finally:  # a call that fails may have changed something before
                 await self._backend.broker.access.audit.written(guard.last_change)
+            if login.is_relayed:
+                check_part(request, self._backend.broker.holds)
+            return response
         except Problem as problem:
             return _shown(request, problem)
         except PosthouseError as error:

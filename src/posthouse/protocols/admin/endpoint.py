@@ -50,7 +50,8 @@ class Endpoint(Generic[P, B]):
     content_type: str = JSON
     most_body: int = MOST_BODY
     scope: Callable[[P], Scope] | None = None
-    """The scope that the call is about: the broker that holds it answers."""
+    """The scope that the call is about: the broker that holds it answers. Calls with a parameter `namespace`
+    need none: the broker answers that serves the namespace."""
     problems: tuple[int, ...] = ()
     """Status codes besides 400, 401, 403 and 503, which every call may have."""
 
@@ -67,10 +68,14 @@ class Endpoint(Generic[P, B]):
         checked = self._parameters(request, parameters)
         body = self._body(request)
         if self.scope is not None and context.is_elsewhere(scope := self.scope(checked)):
-            others = context.other_brokers
-            assert others is not None
-            return await others.ask(scope, request, context.caller)
-        result = await self.handler(context, checked, body)
+            return await context.ask(scope, request)
+        namespace: str | None = getattr(checked, "namespace", None)
+        if namespace is None:  # or the call is about all of them
+            return await self._handled(context, checked, body)
+        return await context.in_namespace(namespace, request, lambda: self._handled(context, checked, body))
+
+    async def _handled(self, context: CallContext, parameters: P, body: B) -> Response:
+        result = await self.handler(context, parameters, body)
         if isinstance(result, Response):
             return result
         if self.result is None:

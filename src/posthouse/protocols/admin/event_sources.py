@@ -17,9 +17,11 @@ from posthouse.protocols.admin.handlers import (
     acls,
     bindings,
     brokers,
+    connections,
     exchanges,
     groups,
     overview,
+    queues,
     quotas,
     topics,
     transactions,
@@ -87,19 +89,13 @@ class OverviewSource(_OfCluster):
 
 class ConnectionSource(_OfCluster):
     async def sample(self) -> Sample:
+        parts = connections.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
-        async for served, connection in in_turns(list(self._context.listeners.connections())):
-            info = connection.info
-            found[info.peer] = ConnectionState(
-                peer=info.peer,
-                listener=served.name,
-                protocol=info.protocol,
-                user=info.user,
-                client=info.client,
-                namespace=info.namespace,
-                paused=info.is_paused,
-                channels=len(info.channels),
-            )
+        async for served, connection in in_turns(list(self._context.listeners.clients())):
+            view = connections.view(served.name, connection.info, channels=0)
+            found[view.peer] = _connection_state(view)
+        async for each in connections.LISTED.all(parts, Paging()):
+            found[each.peer] = _connection_state(each)
         return found
 
 
@@ -122,6 +118,7 @@ class GroupSource(_Source):
         return guard.sees(Kind.GROUP, summary.name)
 
     async def sample(self) -> Sample:
+        parts = groups.LISTED.parts(self._context)
         await self._context.broker.groups.offsets.follow()
         views = GroupViews(self._context.broker, self._context.backend.share_memberships)
         found: dict[str, msgspec.Struct] = {}
@@ -129,7 +126,7 @@ class GroupSource(_Source):
             summary = await groups.summary(views, name)
             if summary is not None:
                 found[name] = summary
-        async for each in groups.LISTED.all(self._context, Paging()):
+        async for each in groups.LISTED.all(parts, Paging()):
             found[each.name] = each
         return found
 
@@ -141,11 +138,13 @@ class QueueSource(_Source):
         return guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
 
     async def sample(self) -> Sample:
+        parts = queues.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
-            prefix = quote(namespace.name, safe="")
             async for queue in in_turns(list(namespace.queues.values())):
-                found[f"{prefix}/{quote(queue.name, safe='')}"] = _queue_state(queue)
+                found[_path(namespace.name, queue.name)] = _queue_state(queue)
+        async for each in queues.LISTED.all(parts, queues.QueuePaging(brief=True)):
+            found[_path(each.namespace, each.name)] = msgspec.convert(each, QueueState, from_attributes=True)
         return found
 
 
@@ -154,6 +153,7 @@ class TransactionSource(_Source):
         return guard.sees(Kind.TRANSACTIONAL_ID, summary.id)
 
     async def sample(self) -> Sample:
+        parts = transactions.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {
             each.id: TransactionSummary(
                 id=each.id,
@@ -165,7 +165,7 @@ class TransactionSource(_Source):
             )
             async for each in in_turns(self._context.broker.transactions.ids.open())
         }
-        async for other in transactions.LISTED.all(self._context, transactions.TransactionsWanted()):
+        async for other in transactions.LISTED.all(parts, transactions.TransactionsWanted()):
             found[other.id] = TransactionSummary(
                 id=other.id,
                 state=other.state,
@@ -186,17 +186,18 @@ class ExchangeSource(_Source):
         return not summary.name or guard.sees(Kind.TOPIC, topic_name(summary.namespace, summary.name))
 
     async def sample(self) -> Sample:
+        parts = exchanges.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
-            prefix = quote(namespace.name, safe="")
             async for exchange in in_turns(namespace.router.exchanges()):
-                name = f"{prefix}/{quote(exchange.name, safe='')}"
-                found[name] = exchanges.view(namespace.name, exchange)
+                found[_path(namespace.name, exchange.name)] = exchanges.view(namespace.name, exchange)
+        async for each in exchanges.LISTED.all(parts, exchanges.ExchangePaging()):
+            found[_path(each.namespace, each.name)] = each
         return found
 
 
 class BindingSource(_Source):
-    """Names are those by which lists of bindings are sorted."""
+    """Names are their ids."""
 
     seconds = DECLARED_SECONDS
 
@@ -205,10 +206,14 @@ class BindingSource(_Source):
         return any(guard.sees(Kind.TOPIC, topic_name(summary.namespace, name)) for name in names)
 
     async def sample(self) -> Sample:
+        parts = bindings.LISTED.parts(self._context)
         found: dict[str, msgspec.Struct] = {}
         for namespace in list(self._context.broker.namespaces):
             async for binding in in_turns(namespace.router.bindings()):
-                found[bindings.place(namespace.name, binding)] = bindings.view(namespace.name, binding)
+                view = bindings.view(namespace.name, binding)
+                found[view.id] = view
+        async for each in bindings.LISTED.all(parts, bindings.BindingPaging()):
+            found[each.id] = each
         return found
 
 
@@ -253,6 +258,23 @@ class BrokerSource(_OfCluster):
             str(each.id): BrokerState(id=each.id, name=each.name, role=each.role, version=each.version)
             for each in found
         }
+
+
+def _path(namespace: str, name: str) -> str:
+    return f"{quote(namespace, safe='')}/{quote(name, safe='')}"
+
+
+def _connection_state(view: connections.ConnectionView) -> ConnectionState:
+    return ConnectionState(
+        peer=view.peer,
+        listener=view.listener,
+        protocol=view.protocol,
+        user=view.user,
+        client=view.client,
+        namespace=view.namespace,
+        paused=view.paused,
+        channels=view.channels_total,
+    )
 
 
 def _queue_state(queue: LogQueue) -> QueueState:

@@ -1,6 +1,6 @@
 """Lists of which every broker of a cluster has a part: what belongs to the scopes that it holds."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -8,10 +8,8 @@ import msgspec
 
 from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.other_brokers import OtherBrokers
+from posthouse.protocols.admin.other_brokers import Parts
 from posthouse.protocols.admin.paging import MOST, Page, Paging
-from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.request import HttpRequest
 
 T = TypeVar("T")
 
@@ -30,37 +28,43 @@ class SpreadList(Generic[T]):
     """The page in that result."""
     name: Callable[[T], str]
 
-    async def pages(self, context: CallContext, paging: Paging) -> AsyncIterator[Page[T]]:
-        """The pages of all other brokers. Raises Problem if one of them is missing."""
-        others = context.other_brokers
-        if others is None:
-            return
-        for scope in others.each(self.scopes, self.noun):
-            yield await self._page_of(context, others, scope, paging)
+    def parts(self, context: CallContext) -> Parts:
+        """To be asked for before this broker lists what it has itself. Raises Problem."""
+        return context.parts(self.scopes, self.noun)
 
-    async def all(self, context: CallContext, paging: Paging) -> AsyncIterator[T]:
+    async def whole(
+        self, context: CallContext, paging: Paging, own: Callable[[], Awaitable[Page[T]]]
+    ) -> Page[T]:
+        """The page that `own` makes of what this broker has, together with those of all others. Raises
+        Problem if one is missing.
+
+        A list of one namespace is that of the broker which serves it: see `Endpoint`.
+        """
+        if getattr(paging, "namespace", None) is not None:
+            return await own()
+        parts = self.parts(context)
+        first = await own()
+        if not parts.others:
+            parts.check()
+            return first
+        more = [self._page(await other.read(self.path, _query(paging))) for other in parts.others]
+        parts.check()
+        return self.merged([first, *more], paging)
+
+    async def all(self, parts: Parts, paging: Paging) -> AsyncIterator[T]:
         """All items of other brokers. Raises Problem if one of them is missing."""
-        others = context.other_brokers
-        if others is None:
-            return
-        for scope in others.each(self.scopes, self.noun):
+        for other in parts.others:
             after: str | None = ""
             while after is not None:
                 wanted = msgspec.structs.replace(paging, limit=MOST, after=after)
-                page = await self._page_of(context, others, scope, wanted)
+                page = self._page(await other.read(self.path, _query(wanted)))
                 for each in page.items:
                     yield each
                 after = page.next
+        parts.check()
 
-    async def _page_of(
-        self, context: CallContext, others: OtherBrokers, scope: Scope, paging: Paging
-    ) -> Page[T]:
-        query = {name: _text(value) for name in paging.__struct_fields__ if (value := getattr(paging, name))}
-        request = HttpRequest(method="GET", segments=list(self.path), query=query, headers={})
-        answer = await others.ask(scope, request, context.caller)
-        if answer.status != 200 or not isinstance(answer.body, bytes):
-            raise Problem(503, f"the broker that holds {scope} did not list its {self.noun}: {answer.status}")
-        return self.page(msgspec.json.decode(answer.body, type=self.answer))
+    def _page(self, body: bytes) -> Page[T]:
+        return self.page(msgspec.json.decode(body, type=self.answer))
 
     def merged(self, pages: Sequence[Page[T]], paging: Paging) -> Page[T]:
         """An item that moves may be on two of them."""
@@ -73,6 +77,10 @@ class SpreadList(Generic[T]):
             total=sum(page.total for page in pages),
             next=shown[-1] if has_more and shown else None,
         )
+
+
+def _query(paging: Paging) -> dict[str, str]:
+    return {name: _text(value) for name in paging.__struct_fields__ if (value := getattr(paging, name))}
 
 
 def _text(value: object) -> str:

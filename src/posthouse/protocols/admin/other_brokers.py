@@ -5,8 +5,9 @@ client who has sent it. That broker checks the permissions, and its audit log ha
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Final
 from urllib.parse import quote, urlencode
 from uuid import UUID
@@ -14,15 +15,21 @@ from uuid import UUID
 import h11
 
 from posthouse.model.address import UNKNOWN, Address
+from posthouse.model.errors import NotCoordinator
 from posthouse.model.proven_user import BROKER, ProvenUser
 from posthouse.model.scopes import Scope
+from posthouse.protocols.admin.browsers import READING
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
 from posthouse.protocols.membership import Membership
 from posthouse.protocols.relay import Relay
 
-_SECONDS = 30.0
+_SECONDS: Final = 30.0
+_CHANGE_SECONDS: Final = 600.0
+"""Moving a million messages takes a while."""
+_SCOPES: Final = "x-posthouse-scopes"
+"""Between brokers: those that the other one must hold while it answers."""
 _MOST_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 64 * 1024
 
@@ -54,19 +61,25 @@ class OtherBrokers:
         self._membership = membership
         self._holds = holds
 
-    def each(self, scopes: Sequence[Scope], noun: str) -> list[Scope]:
-        """For every other broker that holds some of the scopes, one of them. Raises Problem if some have no
-        holder: a list would not be complete. `noun` is what they are about, in the plural."""
-        found: dict[UUID, Scope] = {}
+    def parts(self, scopes: Sequence[Scope], noun: str, caller: Caller) -> "Parts":
+        """The brokers that hold the scopes now. Raises Problem if some have no holder: a list would not be
+        complete. `noun` is what they are about, in the plural."""
+        held: list[Scope] = []
+        elsewhere: dict[UUID, list[Scope]] = {}
         own = self._membership.own.incarnation
         for scope in scopes:
             if self._holds(scope):
+                held.append(scope)
                 continue
             holder = self._membership.holder_of(scope)
             if holder is None or holder.incarnation == own:
-                raise Problem(503, f"some {noun} move to another broker at the moment; try again")
-            found.setdefault(holder.incarnation, scope)
-        return list(found.values())
+                raise _moving(noun)
+            elsewhere.setdefault(holder.incarnation, []).append(scope)
+        return Parts(
+            others=[OtherBroker(self, caller, each) for each in elsewhere.values()],
+            noun=noun,
+            are_same=lambda: held == [each for each in scopes if self._holds(each)],
+        )
 
     async def ask(self, scope: Scope, request: HttpRequest, caller: Caller) -> Response:
         """Raises Problem, and Unavailable if the broker cannot be reached."""
@@ -74,7 +87,7 @@ class OtherBrokers:
             raise Problem(503, f"{scope} is held by another broker, which this one does not ask")
         connected = await self._relay.connect(caller.listener, caller.client, caller.user, scope)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_SECONDS if request.method in READING else _CHANGE_SECONDS):
                 reader, writer = await asyncio.open_connection(sock=connected)
                 try:
                     return await _answer(reader, writer, request)
@@ -85,11 +98,68 @@ class OtherBrokers:
             raise Problem(503, f"the broker that holds {scope} did not answer: {why}") from None
 
 
+class OtherBroker:
+    """One that has a part of a whole."""
+
+    def __init__(self, brokers: OtherBrokers, caller: Caller, scopes: Sequence[Scope]) -> None:
+        """`scopes` are at least one, and those that it holds of the whole."""
+        self._brokers = brokers
+        self._caller = caller
+        self._scopes = scopes
+
+    async def ask(self, request: HttpRequest) -> Response:
+        """Raises Problem and Unavailable."""
+        return await self._brokers.ask(self._scopes[0], request, self._caller)
+
+    async def read(self, path: Sequence[str], query: Mapping[str, str]) -> bytes:
+        """Its part, which a GET is answered with. Raises Problem and Unavailable, also if one of the scopes
+        is not there any more."""
+        headers = {_SCOPES: ",".join(map(str, self._scopes))}
+        request = HttpRequest(method="GET", segments=path, query=query, headers=headers)
+        answer = await self.ask(request)
+        if answer.status != HTTPStatus.OK or not isinstance(answer.body, bytes):
+            raise Problem(
+                503,
+                f"the broker that holds {self._scopes[0]} answered {request.path} with {answer.status}; "
+                "try again",
+            )
+        return answer.body
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Which brokers have parts of a whole, such as a list of all queues. To be asked for before this broker
+    looks at its own part: what moves meanwhile would be in none of the parts, or in two."""
+
+    others: Sequence[OtherBroker] = ()
+    noun: str = ""
+    are_same: Callable[[], bool] = lambda: True
+    """Whether this broker holds what it did."""
+
+    def check(self) -> None:
+        """To be called when all parts are there. Raises Problem."""
+        if not self.are_same():
+            raise _moving(self.noun)
+
+
+def check_part(request: HttpRequest, holds: Callable[[Scope], bool]) -> None:
+    """Of a request of another broker, before and after it is answered. Raises NotCoordinator if this one does
+    not hold what the other one takes it to hold."""
+    expected = request.headers.get(_SCOPES, "")
+    for name in filter(None, expected.split(",")):
+        if not holds(Scope(name)):
+            raise NotCoordinator(f"{name} is held by another broker; try again")
+
+
+def _moving(noun: str) -> Problem:
+    return Problem(503, f"some {noun} move to another broker at the moment; try again")
+
+
 async def _answer(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: HttpRequest
 ) -> Response:
     http = h11.Connection(h11.CLIENT)
-    headers = [("host", "localhost"), ("content-length", str(len(request.body))), *_type_of(request)]
+    headers = [("host", "localhost"), ("content-length", str(len(request.body))), *_headers_of(request)]
     head = h11.Request(method=request.method, target=_target(request), headers=headers)
     for sent in (head, h11.Data(data=request.body), h11.EndOfMessage()):
         writer.write(http.send(sent) or b"")
@@ -111,9 +181,11 @@ async def _answer(
             raise EOFError("the connection was closed")
 
 
-def _type_of(request: HttpRequest) -> list[tuple[str, str]]:
-    found = request.headers.get("content-type")
-    return [] if found is None else [("content-type", found)]
+_SENT: Final = ("content-type", "x-reason", _SCOPES)
+
+
+def _headers_of(request: HttpRequest) -> list[tuple[str, str]]:
+    return [(name, request.headers[name]) for name in _SENT if name in request.headers]
 
 
 def _target(request: HttpRequest) -> str:
@@ -121,7 +193,7 @@ def _target(request: HttpRequest) -> str:
     return f"{path}?{urlencode(request.query)}" if request.query else path
 
 
-_KEPT: Final = frozenset({b"www-authenticate"})
+_KEPT: Final = frozenset({b"www-authenticate", b"location"})
 
 
 def _response(answered: h11.Response, body: bytes) -> Response:

@@ -116,9 +116,8 @@ _SINKS: Final[SpreadList[Sink]] = SpreadList(
 
 
 async def _pipelines(context: CallContext, paging: Paging, body: NoBody) -> Pipelines:
-    pages = [await _own_sinks(context, paging)]
-    pages += [page async for page in _SINKS.pages(context, paging)]
-    return Pipelines(running=None, note=_NOT_TOLD, sinks=_SINKS.merged(pages, paging))
+    sinks = await _SINKS.whole(context, paging, lambda: _own_sinks(context, paging))
+    return Pipelines(running=None, note=_NOT_TOLD, sinks=sinks)
 
 
 async def _own_sinks(context: CallContext, paging: Paging) -> Page[Sink]:

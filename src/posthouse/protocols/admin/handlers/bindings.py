@@ -2,7 +2,6 @@
 
 from hashlib import sha256
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -12,10 +11,12 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.encoding import encode_binding
 from posthouse.broker.routing.table_values import to_json
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page
-from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
+from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces, place_prefix
 from posthouse.protocols.admin.turns import in_turns
 
 
@@ -28,6 +29,7 @@ class BindingPaging(Paging, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class BindingView(msgspec.Struct, frozen=True, kw_only=True):
+    id: Annotated[str, Meta(description="Unique. Lists are sorted by it, and events name it.")]
     namespace: str
     source: Annotated[str, Meta(description="Name of an exchange.")]
     destination: str
@@ -53,22 +55,39 @@ def _is_meant(paging: BindingPaging, binding: Binding) -> bool:
 
 
 async def _list(context: CallContext, paging: BindingPaging, body: NoBody) -> Page[BindingView]:
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
+
+
+async def _page(context: CallContext, paging: BindingPaging) -> Page[BindingView]:
+    """Of this broker."""
     found: dict[str, tuple[str, Binding]] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
         async for binding in in_turns(namespace.router.bindings()):
             if _is_meant(paging, binding) and sees_binding(context, namespace, binding):
-                found[place(namespace.name, binding)] = (namespace.name, binding)
+                found[_id(namespace.name, binding)] = (namespace.name, binding)
     return page(found, msgspec.structs.replace(paging, search=""), lambda key: view(*found[key]))
 
 
-def place(namespace: str, binding: Binding) -> str:
-    """Where it is in lists. Unique: bindings may differ in their arguments alone."""
+LISTED: Final[SpreadList[BindingView]] = SpreadList(
+    noun="namespaces",
+    scopes=NAMESPACES,
+    path=("v1", "bindings"),
+    answer=Page[BindingView],
+    page=lambda answer: answer,
+    name=lambda binding: binding.id,
+)
+"""Those of other brokers."""
+
+
+def _id(namespace: str, binding: Binding) -> str:
+    """Unique: bindings may differ in their arguments alone."""
     identity = sha256(encode_binding(binding)).hexdigest()[:16]
-    return f"{quote(namespace, safe='')}/{binding.source}/{binding.destination}/{identity}"
+    return f"{place_prefix(namespace)}{binding.source}/{binding.destination}/{identity}"
 
 
 def view(namespace: str, binding: Binding) -> BindingView:
     return BindingView(
+        id=_id(namespace, binding),
         namespace=namespace,
         source=binding.source,
         destination=binding.destination,

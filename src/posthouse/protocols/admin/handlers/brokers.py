@@ -18,8 +18,8 @@ _ALONE_ID = 1
 Role = Annotated[
     Literal["coordinator", "member", "alone"],
     Meta(
-        description="All brokers serve logs, groups and transactional ids. The coordinator also has queues. "
-        "`alone`: it does not share its storage."
+        description="All brokers serve logs, groups, transactional ids and namespaces. The coordinator also "
+        "has what is not divided: see `GET /v1/cluster`. `alone`: it does not share its storage."
     ),
 ]
 

@@ -1,16 +1,21 @@
 """Connections of clients, of all protocols: listed with their channels, and closed."""
 
 import asyncio
+from http import HTTPStatus
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Operation
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
+from posthouse.protocols.admin.request import HttpRequest
+from posthouse.protocols.admin.response import Response
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Connection
 from posthouse.protocols.served import ServedListener
@@ -87,16 +92,36 @@ def view(listener: str, info: ConnectionInfo, *, channels: int | None = None) ->
     )
 
 
+LISTED: Final[SpreadList[ConnectionView]] = SpreadList(
+    noun="namespaces",
+    scopes=NAMESPACES,
+    path=("v1", "connections"),
+    answer=Page[ConnectionView],
+    page=lambda answer: answer,
+    name=lambda connection: _key(connection.peer, connection.listener),
+)
+"""Those of the other brokers that serve namespaces."""
+
+
+def _key(peer: str, listener: str) -> str:
+    return f"{peer} {listener}"
+
+
 def by_key(context: CallContext) -> dict[str, tuple[ServedListener, Connection]]:
     """Two listeners may have a connection of the same peer."""
     return {
-        f"{connection.peer} {served.name}": (served, connection)
-        for served, connection in context.listeners.connections()
+        _key(connection.peer, served.name): (served, connection)
+        for served, connection in context.listeners.clients()
     }
 
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[ConnectionView]:
     context.require_cluster(Operation.DESCRIBE)
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
+
+
+async def _page(context: CallContext, paging: Paging) -> Page[ConnectionView]:
+    """Of this broker."""
     found = by_key(context)
 
     def item(key: str) -> ConnectionView:
@@ -106,24 +131,46 @@ async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[Conn
     return await page_in_turns(found, paging, item, sees=lambda key: True)
 
 
-async def _describe(context: CallContext, parameters: OfConnection, body: NoBody) -> ConnectionView:
+async def _describe(
+    context: CallContext, parameters: OfConnection, body: NoBody
+) -> ConnectionView | Response:
     context.require_cluster(Operation.DESCRIBE)
-    served, connection = _find(context, parameters.peer)[0]
-    return view(served.name, connection.info)
-
-
-async def _close(context: CallContext, parameters: OfConnection, body: NoBody) -> None:
-    context.require_cluster(Operation.ALTER)
     for served, connection in _find(context, parameters.peer):
+        return view(served.name, connection.info)
+    return await _elsewhere(context, "GET", parameters)
+
+
+async def _close(context: CallContext, parameters: OfConnection, body: NoBody) -> Response | None:
+    context.require_cluster(Operation.ALTER)
+    found = _find(context, parameters.peer)
+    for served, connection in found:
         close(context, served, connection)
+    return None if found else await _elsewhere(context, "DELETE", parameters)
 
 
 def _find(context: CallContext, peer: str) -> list[tuple[ServedListener, Connection]]:
-    """At least one: mostly there is one. Raises Problem 404."""
-    found = [row for row in context.listeners.connections() if row[1].peer == peer]
-    if not found:
-        raise Problem(404, f"there is no connection from {peer[:200]!r}")
+    """Mostly there is at most one."""
+    return [row for row in context.listeners.clients() if row[1].peer == peer]
+
+
+async def _elsewhere(context: CallContext, method: str, parameters: OfConnection) -> Response:
+    """The answer of the broker that has the connection. Raises Problem 404."""
+    path = ("v1", "connections", parameters.peer)
+    found = await ask_brokers_with_clients(
+        context, HttpRequest(method=method, segments=path, query={}, headers={})
+    )
+    if found is None:
+        raise Problem(404, f"there is no connection from {parameters.peer[:200]!r}")
     return found
+
+
+async def ask_brokers_with_clients(context: CallContext, request: HttpRequest) -> Response | None:
+    """The answer of the broker that has what the request is about; None if no other broker has."""
+    for other in context.parts(NAMESPACES, "namespaces").others:
+        answer = await other.ask(request)
+        if answer.status != HTTPStatus.NOT_FOUND:
+            return answer
+    return None
 
 
 def close(context: CallContext, served: ServedListener, connection: Connection, reason: str = "") -> None:

@@ -1,7 +1,6 @@
 """Exchanges of all namespaces."""
 
 from typing import Annotated, Any, Final
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -9,10 +8,12 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.table_values import to_json
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page
-from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces
+from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces, place_prefix
 from posthouse.protocols.admin.turns import in_turns
 
 
@@ -50,15 +51,31 @@ def view(namespace: str, exchange: Exchange) -> ExchangeView:
 
 
 async def _list(context: CallContext, paging: ExchangePaging, body: NoBody) -> Page[ExchangeView]:
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
+
+
+async def _page(context: CallContext, paging: ExchangePaging) -> Page[ExchangeView]:
+    """Of this broker."""
     found: dict[str, tuple[str, Exchange]] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
-        prefix = quote(namespace.name, safe="") + "/"
+        prefix = place_prefix(namespace.name)
         async for exchange in in_turns(namespace.router.exchanges()):
             if paging.search in exchange.name and (
                 not exchange.name or context.guard.sees(Kind.TOPIC, namespace.topic_of(exchange.name))
             ):
                 found[prefix + exchange.name] = (namespace.name, exchange)
     return page(found, msgspec.structs.replace(paging, search=""), lambda key: view(*found[key]))
+
+
+LISTED: Final[SpreadList[ExchangeView]] = SpreadList(
+    noun="namespaces",
+    scopes=NAMESPACES,
+    path=("v1", "exchanges"),
+    answer=Page[ExchangeView],
+    page=lambda answer: answer,
+    name=lambda exchange: place_prefix(exchange.namespace) + exchange.name,
+)
+"""Those of other brokers."""
 
 
 EXCHANGES: Final = (

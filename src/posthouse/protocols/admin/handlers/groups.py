@@ -94,9 +94,7 @@ def views(context: CallContext) -> GroupViews:
 
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[GroupSummary]:
-    pages = [await _page(context, paging)]
-    pages += [page async for page in LISTED.pages(context, paging)]
-    return LISTED.merged(pages, paging)
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: Paging) -> Page[GroupSummary]:

@@ -8,12 +8,14 @@ from msgspec import Meta
 
 from posthouse import __version__
 from posthouse.broker.access.operations import Operation
+from posthouse.model.scopes import GROUPS, NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
-from posthouse.protocols.admin.handlers.groups import LISTED
 from posthouse.protocols.admin.handlers.health import unready_reasons
-from posthouse.protocols.admin.paging import Paging
 from posthouse.protocols.admin.traffic_totals import TrafficView
+
+_SCOPES: Final = (*GROUPS, *NAMESPACES)
+_SUMMED: Final = ("groups", "namespaces", "queues", "exchanges", "connections")
 
 
 class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +27,8 @@ class ListenerView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Overview(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts are those of all brokers of the cluster. The rest is about the broker that answers."""
+
     version: str
     cluster: Annotated[str, Meta(description="Id of the cluster.")]
     process: Annotated[int, Meta(description="Id of the broker's process.")]
@@ -36,7 +40,10 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     queues: int
     exchanges: int
     connections: int
-    traffic: TrafficView
+    traffic: Annotated[
+        TrafficView,
+        Meta(description="Of all live brokers, each since it started: it falls when one of them stops."),
+    ]
     authentication: bool
     listeners: list[ListenerView]
 
@@ -47,6 +54,27 @@ async def _describe(context: CallContext, parameters: NoParameters, body: NoBody
 
 
 async def overview(context: CallContext) -> Overview:
+    parts = context.parts(_SCOPES, "groups and namespaces")
+    whole = await _of_this_broker(context)
+    for other in parts.others:
+        body = await other.read(("v1", "overview"), {})
+        whole = _sum(whole, msgspec.json.decode(body, type=Overview))
+    parts.check()
+    return whole
+
+
+def _sum(whole: Overview, other: Overview) -> Overview:
+    traffic = TrafficView(
+        **{
+            name: getattr(whole.traffic, name) + getattr(other.traffic, name)
+            for name in TrafficView.__struct_fields__
+        }
+    )
+    counts = {name: getattr(whole, name) + getattr(other, name) for name in _SUMMED}
+    return msgspec.structs.replace(whole, traffic=traffic, **counts)
+
+
+async def _of_this_broker(context: CallContext) -> Overview:
     broker = context.broker
     reasons = await unready_reasons(context)
     namespaces = list(broker.namespaces)
@@ -57,11 +85,11 @@ async def overview(context: CallContext) -> Overview:
         ready=not reasons,
         reasons=reasons,
         topics=len(broker.topics),
-        groups=await _groups(context),
+        groups=len(broker.groups.listed()) + sum(1 for _ in broker.subscriptions),
         namespaces=len(namespaces),
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),
-        connections=sum(len(each.listener) for each in context.listeners),
+        connections=sum(1 for _ in context.listeners.clients()),
         traffic=await context.kept.traffic.now(),
         authentication=context.settings.must_log_in,
         listeners=[
@@ -75,12 +103,6 @@ async def overview(context: CallContext) -> Overview:
             for each in context.listeners
         ],
     )
-
-
-async def _groups(context: CallContext) -> int:
-    """Of all brokers."""
-    own = len(context.broker.groups.listed()) + sum(1 for _ in context.broker.subscriptions)
-    return own + sum([page.total async for page in LISTED.pages(context, Paging(limit=1))])
 
 
 OVERVIEW: Final = Endpoint(

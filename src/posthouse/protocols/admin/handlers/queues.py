@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Meta
@@ -15,10 +14,16 @@ from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import InvalidDefinition
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page
-from posthouse.protocols.admin.reachable_namespaces import chosen_namespaces, reachable_namespace
+from posthouse.protocols.admin.reachable_namespaces import (
+    chosen_namespaces,
+    place_prefix,
+    reachable_namespace,
+)
 from posthouse.protocols.admin.turns import in_turns
 
 NamespaceName = Annotated[str, Meta(description="Name of the namespace (virtual host); / is written %2F.")]
@@ -46,6 +51,9 @@ class QueuePaging(Paging, frozen=True, kw_only=True, forbid_unknown_fields=True)
             "more before it acknowledges. unconsumed: there are messages, and no consumer."
         ),
     ] = None
+    brief: Annotated[
+        bool, Meta(description="`oldest_age_ms` is null: nothing is read from disk for the list.")
+    ] = False
 
 
 class Counters(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,12 +180,12 @@ def summary(context: CallContext, queue: LogQueue, oldest_ms: int | None) -> Que
     )
 
 
-async def _summaries(context: CallContext, queues: Sequence[LogQueue]) -> list[QueueSummary]:
+async def _summaries(context: CallContext, queues: Sequence[LogQueue], *, brief: bool) -> list[QueueSummary]:
     oldest, found = context.broker.oldest_messages, []
     reads = oldest.reads
     async for queue in in_turns(queues):
-        published_ms = oldest.known_ms(queue)
-        if published_ms is None and oldest.reads - reads < _MOST_READS:
+        published_ms = None if brief else oldest.known_ms(queue)
+        if published_ms is None and not brief and oldest.reads - reads < _MOST_READS:
             published_ms = await oldest.read_ms(queue)
         found.append(summary(context, queue, published_ms))
     return found
@@ -224,9 +232,14 @@ def _consumers(context: CallContext, queue: LogQueue) -> list[ConsumerView]:
 
 
 async def _list(context: CallContext, paging: QueuePaging, body: NoBody) -> Page[QueueSummary]:
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
+
+
+async def _page(context: CallContext, paging: QueuePaging) -> Page[QueueSummary]:
+    """Of this broker."""
     found: dict[str, LogQueue] = {}
     for namespace in chosen_namespaces(context, paging.namespace):
-        prefix = quote(namespace.name, safe="") + "/"
+        prefix = place_prefix(namespace.name)
         async for queue in in_turns(list(namespace.queues.values())):
             if (
                 paging.search in queue.name
@@ -235,7 +248,19 @@ async def _list(context: CallContext, paging: QueuePaging, body: NoBody) -> Page
             ):
                 found[prefix + queue.name] = queue
     shown = page(found, msgspec.structs.replace(paging, search=""), found.__getitem__)
-    return Page(items=await _summaries(context, shown.items), total=shown.total, next=shown.next)
+    items = await _summaries(context, shown.items, brief=paging.brief)
+    return Page(items=items, total=shown.total, next=shown.next)
+
+
+LISTED: Final[SpreadList[QueueSummary]] = SpreadList(
+    noun="namespaces",
+    scopes=NAMESPACES,
+    path=("v1", "queues"),
+    answer=Page[QueueSummary],
+    page=lambda answer: answer,
+    name=lambda queue: place_prefix(queue.namespace) + queue.name,
+)
+"""Those of other brokers."""
 
 
 async def _describe(context: CallContext, parameters: OfQueue, body: NoBody) -> QueueView:

@@ -56,9 +56,7 @@ LISTED: Final[SpreadList[TransactionView]] = SpreadList(
 
 
 async def _list(context: CallContext, paging: TransactionsWanted, body: NoBody) -> Page[TransactionView]:
-    pages = [await _page(context, paging)]
-    pages += [page async for page in LISTED.pages(context, paging)]
-    return LISTED.merged(pages, paging)
+    return await LISTED.whole(context, paging, lambda: _page(context, paging))
 
 
 async def _page(context: CallContext, paging: TransactionsWanted) -> Page[TransactionView]:

@@ -2,6 +2,7 @@
 
 errors        {"error": …, "reason": …} instead of problem details
 listing       columns, sorting and pages of lists; long lists are streamed
+other_rows    what other brokers have of a list
 requests      what handlers read out of paths and bodies
 routes        every path
 

@@ -20,6 +20,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.handlers.bindings import sees_binding
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
+from posthouse.protocols.admin.management.other_rows import OtherRows
 from posthouse.protocols.admin.management.requests import (
     body_of,
     channel_of,
@@ -71,10 +72,15 @@ def _all_of(namespace: Namespace) -> Iterator[Binding]:
 
 
 async def _answer(
-    context: CallContext, request: HttpRequest, rows: list[tuple[Namespace, Binding]]
+    context: CallContext,
+    request: HttpRequest,
+    rows: list[tuple[Namespace, Binding]],
+    others: OtherRows | None = None,
 ) -> Response:
     visible = [row async for row in in_turns(rows) if _sees(context, *row)]
-    return await listed(request, visible, lambda row: binding_view(*row), lambda row: row[1].destination)
+    return await listed(
+        request, visible, lambda row: binding_view(*row), lambda row: row[1].destination, others=others
+    )
 
 
 def _sees(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
@@ -84,12 +90,13 @@ def _sees(context: CallContext, namespace: Namespace, binding: Binding) -> bool:
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows = [
         (namespace, binding)
         for namespace in namespaces_of(context, parameters)
         async for binding in in_turns(_all_of(namespace))
     ]
-    return await _answer(context, request, rows)
+    return await _answer(context, request, rows, others)
 
 
 async def _of_queue(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:

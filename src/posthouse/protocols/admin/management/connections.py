@@ -2,19 +2,22 @@
 
 from collections.abc import Mapping
 from decimal import Decimal
+from http import HTTPStatus
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Operation
 from posthouse.listener_settings import AMQP
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.handlers.connections import close
+from posthouse.protocols.admin.handlers.connections import ask_brokers_with_clients, close
 from posthouse.protocols.admin.management.errors import not_found
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
+from posthouse.protocols.admin.management.other_rows import OtherRows
 from posthouse.protocols.admin.management.requests import namespace_of
+from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response
-from posthouse.protocols.admin.router import Parameters, Route
+from posthouse.protocols.admin.router import Handler, Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
 from posthouse.protocols.connection_info import ChannelInfo, ConnectionInfo
 from posthouse.protocols.listener import Connection
@@ -24,7 +27,7 @@ _Row = tuple[ServedListener, Connection]
 
 
 def amqp_connections(context: CallContext) -> list[_Row]:
-    return [row for row in context.listeners.connections() if row[0].protocol == AMQP.name]
+    return [row for row in context.listeners.clients() if row[0].protocol == AMQP.name]
 
 
 def connection_view(context: CallContext, row: _Row) -> dict[str, Any]:
@@ -122,11 +125,14 @@ def _plain(value: object) -> object:
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    others = OtherRows(context, request, parameters)
     rows = amqp_connections(context)
     if "vhost" in parameters:
         vhost = namespace_of(context, parameters).name
         rows = [row async for row in in_turns(rows) if row[1].info.namespace == vhost]
-    return await listed(request, rows, lambda row: connection_view(context, row), lambda row: row[1].peer)
+    return await listed(
+        request, rows, lambda row: connection_view(context, row), lambda row: row[1].peer, others=others
+    )
 
 
 def _find(context: CallContext, name: str) -> _Row:
@@ -152,16 +158,28 @@ async def _close(context: CallContext, request: HttpRequest, parameters: Paramet
 
 async def _channels(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
-    rows = amqp_connections(context)
-    if "name" in parameters:
-        rows = [_find(context, parameters["name"])]
+    others = OtherRows(context, request, parameters)
     vhost = namespace_of(context, parameters).name if "vhost" in parameters else None
+    found = await _channels_of(amqp_connections(context), vhost)
+    return await listed(
+        request, found, lambda row: channel_view(context, *row), lambda row: row[0].peer, others=others
+    )
+
+
+async def _channels_of_one(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    context.require_cluster(Operation.DESCRIBE)
+    found = await _channels_of([_find(context, parameters["name"])], None)
+    return await listed(request, found, lambda row: channel_view(context, *row), lambda row: row[0].peer)
+
+
+async def _channels_of(rows: list[_Row], vhost: str | None) -> list[tuple[ConnectionInfo, ChannelInfo]]:
+    """With a virtual host, only those of its connections."""
     found: list[tuple[ConnectionInfo, ChannelInfo]] = []
     async for _, connection in in_turns(rows):
         info = connection.info
         if vhost is None or info.namespace == vhost:
             found += [(info, channel) for channel in info.channels]
-    return await listed(request, found, lambda row: channel_view(context, *row), lambda row: row[0].peer)
+    return found
 
 
 async def _show_channel(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
@@ -175,13 +193,30 @@ async def _show_channel(context: CallContext, request: HttpRequest, parameters: 
     raise not_found()
 
 
+def _wherever(handler: Handler) -> Handler:
+    """A connection that this broker does not have may be at another one."""
+
+    async def answer(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+        try:
+            return await handler(context, request, parameters)
+        except Problem as problem:
+            if problem.status != HTTPStatus.NOT_FOUND:
+                raise
+            found = await ask_brokers_with_clients(context, request)
+            if found is None:
+                raise
+            return found
+
+    return answer
+
+
 ROUTES: Final = (
     Route(method="GET", path="/api/connections", handler=_list),
-    Route(method="GET", path="/api/connections/{name}", handler=_show),
-    Route(method="DELETE", path="/api/connections/{name}", handler=_close),
-    Route(method="GET", path="/api/connections/{name}/channels", handler=_channels),
+    Route(method="GET", path="/api/connections/{name}", handler=_wherever(_show)),
+    Route(method="DELETE", path="/api/connections/{name}", handler=_wherever(_close)),
+    Route(method="GET", path="/api/connections/{name}/channels", handler=_wherever(_channels_of_one)),
     Route(method="GET", path="/api/vhosts/{vhost}/connections", handler=_list),
     Route(method="GET", path="/api/vhosts/{vhost}/channels", handler=_channels),
     Route(method="GET", path="/api/channels", handler=_channels),
-    Route(method="GET", path="/api/channels/{channel}", handler=_show_channel),
+    Route(method="GET", path="/api/channels/{channel}", handler=_wherever(_show_channel)),
 )

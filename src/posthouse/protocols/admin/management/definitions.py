@@ -6,7 +6,9 @@ and users whose password is given as a hash. What is there already must be the s
 
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Final
+from http import HTTPStatus
+from itertools import chain
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -14,7 +16,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.table_values import to_json
-from posthouse.model.errors import UnknownNamespace
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.bindings import binding_view, note_binding
 from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
@@ -38,14 +40,18 @@ from posthouse.protocols.admin.management.users import (
     user_view,
 )
 from posthouse.protocols.admin.management.vhosts import FIXED
+from posthouse.protocols.admin.other_brokers import Parts
+from posthouse.protocols.admin.reachable_namespaces import namespace_names
 from posthouse.protocols.admin.request import HttpRequest
-from posthouse.protocols.admin.response import NO_CONTENT, Response
+from posthouse.protocols.admin.response import JSON, NO_CONTENT, Response
 from posthouse.protocols.admin.router import Parameters, Route
 from posthouse.protocols.admin.turns import in_turns
 
 log = logging.getLogger(__name__)
 
 _SKIPPED: Final = ("policies", "operator_policies", "parameters", "topic_permissions", "global_parameters")
+_IMPORTED: Final = ("exchanges", "queues", "bindings")
+"""In this order: a binding needs its ends."""
 _OF_EXCHANGES: Final = ("name", "vhost", "type", "durable", "auto_delete", "internal", "arguments")
 _OF_BINDINGS: Final = ("source", "vhost", "destination", "destination_type", "routing_key", "arguments")
 
@@ -54,8 +60,22 @@ _MOST_BODY: Final = 8 * 1024 * 1024
 _PIECE: Final = 64 * 1024
 
 
+_View: TypeAlias = Mapping[str, Any] | msgspec.Raw
+"""Those of other brokers are JSON already."""
+
+
+class _Exported(msgspec.Struct):
+    """By another broker: of the virtual hosts that it serves."""
+
+    vhosts: list[msgspec.Raw]
+    queues: list[msgspec.Raw]
+    exchanges: list[msgspec.Raw]
+    bindings: list[msgspec.Raw]
+
+
 async def _export(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    parts = Parts() if "vhost" in parameters else context.parts(NAMESPACES, "namespaces")
     head: dict[str, Any] = {
         "rabbit_version": RABBITMQ_VERSION,
         "rabbitmq_version": RABBITMQ_VERSION,
@@ -71,17 +91,24 @@ async def _export(context: CallContext, request: HttpRequest, parameters: Parame
         }
     head |= {"parameters": [], "policies": []}
     namespaces = namespaces_of(context, parameters)
-    hidden = "vhost" if "vhost" in parameters else ""
-    lists: dict[str, Iterable[Mapping[str, Any]]] = {
+    lists: dict[str, Iterable[_View]] = {
         "queues": (view for each in namespaces for view in _queues(each)),
         "exchanges": (view for each in namespaces for view in _exchanges(each)),
         "bindings": (view for each in namespaces for view in _bindings(each)),
     }
-    return Response(body=_document(head, lists, hidden))
+    if "vhost" in parameters:
+        return Response(body=_document(head, lists, "vhost"))
+    for other in parts.others:
+        exported = msgspec.json.decode(await other.read(request.segments, {}), type=_Exported)
+        head["vhosts"] += exported.vhosts
+        for kind, views in lists.items():
+            lists[kind] = chain(views, getattr(exported, kind))
+    parts.check()
+    return Response(body=_document(head, lists, ""))
 
 
 async def _document(
-    head: Mapping[str, Any], lists: Mapping[str, Iterable[Mapping[str, Any]]], hidden: str
+    head: Mapping[str, Any], lists: Mapping[str, Iterable[_View]], hidden: str
 ) -> AsyncIterator[bytes]:
     """One JSON object, sent in pieces: an export of very many queues does not hold up other clients."""
     piece = bytearray(msgspec.json.encode(head)[:-1])
@@ -89,7 +116,11 @@ async def _document(
         piece += b',"%s":[' % kind.encode()
         separator = b""
         async for view in in_turns(views):
-            shown = {name: value for name, value in view.items() if name != hidden}
+            shown = (
+                view
+                if isinstance(view, msgspec.Raw)
+                else {name: value for name, value in view.items() if name != hidden}
+            )
             piece += separator + msgspec.json.encode(shown)
             separator = b","
             if len(piece) > _PIECE:
@@ -128,19 +159,45 @@ def _only(view: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 async def _import(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     document = body_of(request)
-    vhost = namespace_of(context, parameters).name if "vhost" in parameters else None
+    if "vhost" in parameters:
+        _tell_of_skipped(document)
+        return await _import_into(context, namespace_of(context, parameters), document)
     # Everything is looked at before anything is made.
-    parts = {
-        kind: [_located(context, each, vhost) for each in _objects(document, kind)]
-        for kind in ("exchanges", "queues", "bindings")
-    }
-    if vhost is None:
-        await _import_access(context, document)
+    parts: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+    for kind in _IMPORTED:
+        for each in _objects(document, kind):
+            parts.setdefault(_vhost(context, each), {}).setdefault(kind, []).append(each)
+    await _import_access(context, document)
+    _tell_of_skipped(document)
+    for vhost, part in parts.items():
+        response = await _import_part(context, vhost, part)
+        if response.status >= HTTPStatus.BAD_REQUEST:
+            return response  # of another broker
+    return NO_CONTENT
+
+
+async def _import_part(context: CallContext, vhost: str, part: Mapping[str, Any]) -> Response:
+    """Into one virtual host, by the broker that serves it."""
+    path, headers = ("api", "definitions", vhost), {"content-type": JSON}
+    request = HttpRequest(
+        method="POST", segments=path, query={}, headers=headers, body=msgspec.json.encode(part)
+    )
+    namespaces = context.broker.namespaces
+    return await context.in_namespace(
+        vhost, request, lambda: _import_into(context, namespaces.get(vhost), part)
+    )
+
+
+def _tell_of_skipped(document: Mapping[str, Any]) -> None:
     for kind in _SKIPPED:
         names = [str(each.get("name")) for each in _objects(document, kind)]
         if names and names != ["internal_cluster_id"]:
             log.warning("import of definitions: %s are skipped: %s", kind, ", ".join(names)[:500])
-    for namespace, each in parts["exchanges"]:
+
+
+async def _import_into(context: CallContext, namespace: Namespace, document: Mapping[str, Any]) -> Response:
+    exchanges, queues, bindings = (_objects(document, kind) for kind in _IMPORTED)
+    for each in exchanges:
         await channel_of(context, namespace).declare_exchange(
             new_name(text(each, "name")),
             text(each, "type", "direct"),
@@ -149,14 +206,14 @@ async def _import(context: CallContext, request: HttpRequest, parameters: Parame
             internal=boolean(each, "internal"),
             arguments=table(each, "arguments"),
         )
-    for namespace, each in parts["queues"]:
+    for each in queues:
         await channel_of(context, namespace).declare_queue(
             new_name(text(each, "name")),
             durable=boolean(each, "durable", default=True),
             auto_delete=boolean(each, "auto_delete"),
             arguments=table(each, "arguments"),
         )
-    for namespace, each in parts["bindings"]:
+    for each in bindings:
         if text(each, "source"):
             binding = _binding(each)
             await channel_of(context, namespace).bind(binding)
@@ -181,19 +238,16 @@ def _objects(document: Mapping[str, Any], kind: str) -> list[Mapping[str, Any]]:
     return found
 
 
-def _located(
-    context: CallContext, each: Mapping[str, Any], vhost: str | None
-) -> tuple[Namespace, Mapping[str, Any]]:
-    name = vhost if vhost is not None else text(each, "vhost", "/")
-    try:
-        return context.broker.namespaces.get(name), each
-    except UnknownNamespace:
-        raise ManagementRefusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}") from None
+def _vhost(context: CallContext, each: Mapping[str, Any], field: str = "vhost") -> str:
+    name = text(each, field, "/")
+    if name not in namespace_names(context):
+        raise ManagementRefusal(400, "bad_request", f"no_such_vhost {name!r}: {FIXED}")
+    return name
 
 
 async def _import_access(context: CallContext, document: Mapping[str, Any]) -> None:
     for each in _objects(document, "vhosts"):
-        _located(context, {"vhost": text(each, "name")}, None)
+        _vhost(context, each, "name")
     users, rules = _objects(document, "users"), _objects(document, "permissions")
     known = set(user_names(context))
     users = [each for each in users if "password" in each or text(each, "name") not in known]
@@ -207,11 +261,11 @@ async def _import_access(context: CallContext, document: Mapping[str, Any]) -> N
             log.warning("import of definitions: user %r is skipped: it has no password", each.get("name"))
     for each in rules:
         user = text(each, "user")
-        namespace, _ = _located(context, each, None)
+        vhost = _vhost(context, each)
         if context.broker.access.users.get(user) is None or user in context.settings.superusers:
             continue
         try:
-            await set_permissions(context, user, namespace, each)
+            await set_permissions(context, user, vhost, each)
         except ManagementRefusal as refusal:
             log.warning("import of definitions: permissions of user %r are skipped: %s", user, refusal)
 

@@ -9,6 +9,7 @@ from posthouse.broker.routing.table_values import to_json
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request
 from posthouse.protocols.admin.management.listing import item, listed
+from posthouse.protocols.admin.management.other_rows import OtherRows
 from posthouse.protocols.admin.management.queues import CREATED
 from posthouse.protocols.admin.management.requests import (
     body_of,
@@ -60,11 +61,14 @@ def sees(context: CallContext, namespace: Namespace, exchange: Exchange) -> bool
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows: list[tuple[Namespace, Exchange]] = []
     for namespace in namespaces_of(context, parameters):
         exchanges = sorted(namespace.router.exchanges(), key=lambda each: each.name)
         rows += [(namespace, each) async for each in in_turns(exchanges) if sees(context, namespace, each)]
-    return await listed(request, rows, lambda row: exchange_view(*row), lambda row: row[1].name)
+    return await listed(
+        request, rows, lambda row: exchange_view(*row), lambda row: row[1].name, others=others
+    )
 
 
 async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:

@@ -4,6 +4,7 @@ A whole list is streamed a slice at a time; however long it is, it takes little 
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ import msgspec
 
 from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request
 from posthouse.protocols.admin.management.name_pattern import NamePattern
+from posthouse.protocols.admin.management.other_rows import MOST_PAGE_SIZE, NO_ROWS, OtherRows
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response, json_response
 from posthouse.protocols.admin.turns import in_turns
@@ -22,10 +24,10 @@ Columns = Mapping[str, Callable[[T], Any]]
 sorted by one of them has to look at all."""
 
 _PAGE_SIZE = 100
-_MOST_PAGE_SIZE = 500
 _CHUNK = 64 * 1024
 
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 async def listed(
@@ -34,21 +36,48 @@ async def listed(
     view: View[T],
     name: Callable[[T], str],
     quick: Columns[T] | None = None,
+    others: OtherRows | None = None,
 ) -> Response:
-    """`objects` in the order that RabbitMQ has without a sort; `name` is what the filter looks at."""
+    """`objects` in the order that RabbitMQ has without a sort; `name` is what the filter looks at. The rows
+    of other brokers come behind those of this one, or are sorted with them."""
     quick = quick or {}
     query = request.query
-    is_paged = "page" in query or query.get("pagination") == "true"
-    chosen = await _filtered(query, objects, name) if is_paged else objects
+    page = _page(query)
+    chosen = objects if page is None else await _filtered(query, objects, name)
+    found = NO_ROWS if others is None else await others.read(None if page is None else page.end)
+    rows: Sequence[T | msgspec.Raw] = [*chosen, *found.rows] if found.rows else chosen
     columns = _columns(query)
     if "sort" in query:
-        by = quick.get(query["sort"]) or _value_at(view, query["sort"])
+        by = _or_of_row(quick.get(query["sort"]) or _value_at(view, query["sort"]), query["sort"])
         # Views are made again when they are sent: thousands of them would keep the garbage collector busy.
-        keyed = [(_comparable(by(each)), each) async for each in in_turns(chosen)]
+        keyed = [(_comparable(by(each)), each) async for each in in_turns(rows)]
         keyed.sort(key=itemgetter(0), reverse=query.get("sort_reverse") == "true")
-        chosen = [each for _, each in keyed]
-    shown = _pruned_view(view, columns, quick)
-    return await _answer(query, chosen, shown, len(objects), is_paged)
+        rows = [each for _, each in keyed]
+    shown = _or_row(_pruned_view(view, columns, quick), columns)
+    if page is None:
+        return Response(body=_streamed(rows, shown))
+    return await _paged(
+        page, rows, shown, total=len(objects) + found.total, matching=len(chosen) + found.matching
+    )
+
+
+def _or_of_row(of_object: Callable[[T], Any], column: str) -> Callable[[T | msgspec.Raw], Any]:
+    """Also the column of a row of another broker."""
+    of_row = _value_at(_decode, column)
+    return lambda each: of_row(each) if isinstance(each, msgspec.Raw) else of_object(each)
+
+
+def _or_row(
+    view: View[T], columns: Sequence[Sequence[str]]
+) -> Callable[[T | msgspec.Raw], dict[str, Any] | msgspec.Raw]:
+    """Also shows the row of another broker, which is sent as it is if it need not be pruned."""
+
+    def shown(each: T | msgspec.Raw) -> dict[str, Any] | msgspec.Raw:
+        if isinstance(each, msgspec.Raw):
+            return pruned(_decode(each), columns) if columns else each
+        return view(each)
+
+    return shown
 
 
 def _pruned_view(view: View[T], columns: Sequence[Sequence[str]], quick: Columns[T]) -> View[T]:
@@ -61,25 +90,44 @@ def item(request: HttpRequest, view: dict[str, Any]) -> Response:
     return json_response(pruned(view, _columns(request.query)))
 
 
-async def _answer(
-    query: Mapping[str, str], rows: Sequence[T], view: View[T], total: int, is_paged: bool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Page:
+    number: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """Rows up to its end."""
+        return self.number * self.size
+
+
+def _page(query: Mapping[str, str]) -> _Page | None:
+    """None if the whole list is wanted."""
+    if "page" not in query and query.get("pagination") != "true":
+        return None
+    size = min(_positive(query, "page_size", _PAGE_SIZE), MOST_PAGE_SIZE)
+    return _Page(number=_positive(query, "page", 1), size=size)
+
+
+async def _paged(
+    page: _Page, rows: Sequence[T], view: Callable[[T], Any], *, total: int, matching: int
 ) -> Response:
-    if not is_paged:
-        return Response(body=_streamed(rows, view))
-    page, size = _positive(query, "page", 1), min(_positive(query, "page_size", _PAGE_SIZE), _MOST_PAGE_SIZE)
-    pages = max(-(-len(rows) // size), 1)
-    if page > pages:
+    """`rows` has at least those up to the end of the page."""
+    pages = max(-(-matching // page.size), 1)
+    if page.number > pages:
         raise ManagementRefusal(
-            400, "page_out_of_range", f"Page out of range, page: {page} page size: {size}, len: {len(rows)}"
+            400,
+            "page_out_of_range",
+            f"Page out of range, page: {page.number} page size: {page.size}, len: {matching}",
         )
-    shown = rows[(page - 1) * size : page * size]
+    shown = rows[page.end - page.size : page.end]
     return json_response(
         {
             "total_count": total,
             "item_count": len(shown),
-            "filtered_count": len(rows),
-            "page": page,
-            "page_size": size,
+            "filtered_count": matching,
+            "page": page.number,
+            "page_size": page.size,
             "page_count": pages,
             # Encoded one by one, in turns: all at once they would block the event loop for long.
             "items": [msgspec.Raw(_encode(view(each))) async for each in in_turns(shown)],
@@ -87,7 +135,7 @@ async def _answer(
     )
 
 
-async def _streamed(rows: Sequence[T], view: View[T]) -> AsyncIterator[bytes]:
+async def _streamed(rows: Sequence[T], view: Callable[[T], Any]) -> AsyncIterator[bytes]:
     chunk = bytearray(b"[")
     is_first = True
     async for row in in_turns(rows):

@@ -3,11 +3,15 @@
 import os
 import platform
 import resource
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any, Final
 
+import msgspec
+
 from posthouse import __version__
 from posthouse.broker.access.operations import Operation
+from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.connections import amqp_connections
 from posthouse.protocols.admin.management.errors import not_found
@@ -29,6 +33,8 @@ _STARTED: Final = monotonic()
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "headers", "topic", "x-delayed-message")
 _MECHANISMS: Final = ("AMQPLAIN", "EXTERNAL", "PLAIN")
 _CLUSTER_NAME: Final = "posthouse"
+_SUMMED: Final = ("message_stats", "queue_totals", "object_totals")
+"""Of all brokers."""
 
 
 def _types() -> list[dict[str, Any]]:
@@ -58,6 +64,7 @@ def protocol_name(protocol: str, *, has_tls: bool) -> str:
 
 async def _overview(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
+    parts = context.parts(NAMESPACES, "namespaces")
     namespaces = list(context.broker.namespaces)
     counts = rates = Counts()
     for namespace in namespaces:
@@ -73,42 +80,52 @@ async def _overview(context: CallContext, request: HttpRequest, parameters: Para
             consumers += queue.consumer_count
     nothing = {"rate": 0.0}
     confirmed = with_rate("confirm", counts.publish, rates.publish)
-    return item(
-        request,
-        {
-            "management_version": RABBITMQ_VERSION,
-            "rabbitmq_version": RABBITMQ_VERSION,
-            "product_name": "Posthouse",
-            "product_version": __version__,
-            "cluster_name": _CLUSTER_NAME,
-            "erlang_version": platform.python_version(),
-            "erlang_full_version": f"Python {platform.python_version()}",
-            "node": node_name(),
-            "rates_mode": "basic",
-            "sample_retention_policies": {"global": [5], "basic": [5], "detailed": [5]},
-            "exchange_types": _types(),
-            "disable_stats": False,
-            "enable_queue_totals": False,
-            "release_series_support_status": "supported",
-            "statistics_db_event_queue": 0,
-            "message_stats": message_stats(counts, rates) | confirmed,
-            "churn_rates": {
-                f"{name}{suffix}": nothing if suffix else 0
-                for name in ("channel_closed", "channel_created", "connection_closed", "connection_created")
-                for suffix in ("", "_details")
-            },
-            "queue_totals": lengths(counts, rates),
-            "object_totals": {
-                "connections": len(connections),
-                "channels": channels,
-                "consumers": consumers,
-                "exchanges": sum(len(each.router.exchanges()) for each in namespaces),
-                "queues": sum(len(each.queues) for each in namespaces),
-            },
-            "listeners": listeners(context),
-            "contexts": [],
+    view: dict[str, Any] = {
+        "management_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "Posthouse",
+        "product_version": __version__,
+        "cluster_name": _CLUSTER_NAME,
+        "erlang_version": platform.python_version(),
+        "erlang_full_version": f"Python {platform.python_version()}",
+        "node": node_name(),
+        "rates_mode": "basic",
+        "sample_retention_policies": {"global": [5], "basic": [5], "detailed": [5]},
+        "exchange_types": _types(),
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "release_series_support_status": "supported",
+        "statistics_db_event_queue": 0,
+        "message_stats": message_stats(counts, rates) | confirmed,
+        "churn_rates": {
+            f"{name}{suffix}": nothing if suffix else 0
+            for name in ("channel_closed", "channel_created", "connection_closed", "connection_created")
+            for suffix in ("", "_details")
         },
-    )
+        "queue_totals": lengths(counts, rates),
+        "object_totals": {
+            "connections": len(connections),
+            "channels": channels,
+            "consumers": consumers,
+            "exchanges": sum(len(each.router.exchanges()) for each in namespaces),
+            "queues": sum(len(each.queues) for each in namespaces),
+        },
+        "listeners": listeners(context),
+        "contexts": [],
+    }
+    for other in parts.others:
+        totals = msgspec.json.decode(await other.read(request.segments, {}))
+        view |= {name: _sum(view[name], totals[name]) for name in _SUMMED}
+    parts.check()
+    return item(request, view)
+
+
+def _sum(counts: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Of numbers, and of tables of them."""
+    return {
+        name: _sum(value, more[name]) if isinstance(value, Mapping) else value + more[name]
+        for name, value in counts.items()
+    }
 
 
 async def _node(context: CallContext) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from posthouse.broker.routing.table_values import to_json
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.listing import Columns, item, listed
 from posthouse.protocols.admin.management.node import connection_name, iso_time, node_name, peer_address
+from posthouse.protocols.admin.management.other_rows import OtherRows
 from posthouse.protocols.admin.management.requests import (
     body_of,
     boolean,
@@ -145,9 +146,15 @@ async def visible_queues(context: CallContext, parameters: Parameters) -> list[L
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     queues = await visible_queues(context, parameters)
     return await listed(
-        request, queues, lambda queue: queue_view(context, queue), lambda queue: queue.name, QUICK
+        request,
+        queues,
+        lambda queue: queue_view(context, queue),
+        lambda queue: queue.name,
+        QUICK,
+        others,
     )
 
 
@@ -191,12 +198,15 @@ async def _purge(context: CallContext, request: HttpRequest, parameters: Paramet
 
 
 async def _consumers(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     rows = [
         (queue, consumer)
         async for queue in in_turns(await visible_queues(context, parameters))
         for consumer in _visible_consumers(context, queue)
     ]
-    return await listed(request, rows, lambda row: consumer_view(context, *row), lambda row: row[1].tag)
+    return await listed(
+        request, rows, lambda row: consumer_view(context, *row), lambda row: row[1].tag, others=others
+    )
 
 
 ROUTES: Final = (

@@ -11,7 +11,12 @@ from posthouse.model.errors import UnknownNamespace
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import ManagementRefusal, bad_request, not_found
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.reachable_namespaces import reachable_namespace, reachable_namespaces
+from posthouse.protocols.admin.reachable_namespaces import (
+    check_reaches,
+    namespace_names,
+    reachable_namespace,
+    reachable_namespaces,
+)
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.router import Parameters
 from posthouse.protocols.direct_channel import DirectChannel
@@ -29,8 +34,17 @@ def namespace_of(context: CallContext, parameters: Parameters) -> Namespace:
 
 
 def namespaces_of(context: CallContext, parameters: Parameters) -> Sequence[Namespace]:
-    """The one that the path names, or all that the client reaches."""
+    """The one that the path names, or all that the client reaches and this broker serves."""
     return [namespace_of(context, parameters)] if "vhost" in parameters else reachable_namespaces(context)
+
+
+def vhost_of(context: CallContext, parameters: Parameters) -> str:
+    """The name of the one that the path names, whichever broker serves it."""
+    name = parameters["vhost"]
+    check_reaches(context, name)
+    if name not in namespace_names(context):
+        raise not_found()
+    return name
 
 
 def queue_of(context: CallContext, namespace: Namespace, name: str) -> LogQueue:

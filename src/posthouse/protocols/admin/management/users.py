@@ -6,7 +6,6 @@ from typing import Any, Final
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.users import check_name, check_password
-from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request, not_found
 from posthouse.protocols.admin.management.listing import item, listed
@@ -17,7 +16,8 @@ from posthouse.protocols.admin.management.permission_patterns import (
     pattern_of,
 )
 from posthouse.protocols.admin.management.queues import CREATED
-from posthouse.protocols.admin.management.requests import body_of, namespace_of, require_keys, text
+from posthouse.protocols.admin.management.requests import body_of, require_keys, text, vhost_of
+from posthouse.protocols.admin.reachable_namespaces import namespace_names
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import NO_CONTENT, Response, json_response
 from posthouse.protocols.admin.router import Parameters, Route
@@ -48,9 +48,9 @@ def user_names(context: CallContext) -> list[str]:
     return sorted(user.name for user in context.broker.access.users)
 
 
-def permission_view(context: CallContext, user: str, namespace: Namespace) -> dict[str, Any]:
+def permission_view(context: CallContext, user: str, vhost: str) -> dict[str, Any]:
     mine = [acl for acl in context.broker.access.acls if _is_of(acl, user)]
-    return _permission_view(context, user, _virtual_host(context, namespace), mine)
+    return _permission_view(context, user, _virtual_host(context, vhost), mine)
 
 
 def _permission_view(
@@ -63,9 +63,8 @@ def _permission_view(
     return view | {word: pattern_of(mine, vhost, word) for word in OPERATIONS}
 
 
-def _virtual_host(context: CallContext, namespace: Namespace) -> VirtualHost:
-    others = [each.name for each in context.broker.namespaces if each is not namespace]
-    return VirtualHost(name=namespace.name, others=others)
+def _virtual_host(context: CallContext, name: str) -> VirtualHost:
+    return VirtualHost(name=name, others=[each for each in namespace_names(context) if each != name])
 
 
 def _is_of(acl: Acl, user: str) -> bool:
@@ -78,7 +77,7 @@ async def permissions(context: CallContext) -> list[dict[str, Any]]:
     async for acl in in_turns(list(context.broker.access.acls)):
         if acl.kind is Kind.TOPIC and acl.allow:
             by_principal.setdefault(acl.principal, []).append(acl)
-    vhosts = [_virtual_host(context, namespace) for namespace in context.broker.namespaces]
+    vhosts = [_virtual_host(context, name) for name in namespace_names(context)]
     found = []
     async for user in in_turns(user_names(context), steps=1):
         mine = by_principal.get(f"User:{user}", ())
@@ -103,10 +102,9 @@ async def set_user(context: CallContext, name: str, body: Mapping[str, Any]) -> 
     return is_new
 
 
-async def set_permissions(
-    context: CallContext, user: str, namespace: Namespace, body: Mapping[str, Any]
-) -> None:
-    vhost = _virtual_host(context, namespace)
+async def set_permissions(context: CallContext, user: str, name: str, body: Mapping[str, Any]) -> None:
+    """`name` is that of a virtual host."""
+    vhost = _virtual_host(context, name)
     wanted = [acl for word in OPERATIONS for acl in acls_of(user, vhost, word, text(body, word))]
     _check_changeable(context, user, vhost)
     for acl in wanted:
@@ -190,29 +188,29 @@ async def _permissions(context: CallContext, request: HttpRequest, parameters: P
     if "user" in parameters:
         views = [view for view in views if view["user"] == _known(context, parameters["user"])]
     if "vhost" in parameters:
-        vhost = namespace_of(context, parameters).name
+        vhost = vhost_of(context, parameters)
         views = [view for view in views if view["vhost"] == vhost]
     return await listed(request, views, lambda view: view, lambda view: str(view["user"]))
 
 
 async def _permission(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.DESCRIBE)
-    namespace = namespace_of(context, parameters)
-    return item(request, permission_view(context, _known(context, parameters["user"]), namespace))
+    vhost = vhost_of(context, parameters)
+    return item(request, permission_view(context, _known(context, parameters["user"]), vhost))
 
 
 async def _permit(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
-    namespace, body = namespace_of(context, parameters), body_of(request)
+    vhost, body = vhost_of(context, parameters), body_of(request)
     require_keys(body, *OPERATIONS)
-    before = permission_view(context, _known(context, parameters["user"]), namespace)
-    await set_permissions(context, parameters["user"], namespace, body)
+    before = permission_view(context, _known(context, parameters["user"]), vhost)
+    await set_permissions(context, parameters["user"], vhost, body)
     return NO_CONTENT if any(before[word] for word in OPERATIONS) else CREATED
 
 
 async def _forbid(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
     context.require_cluster(Operation.ALTER)
-    user, vhost = parameters["user"], _virtual_host(context, namespace_of(context, parameters))
+    user, vhost = parameters["user"], _virtual_host(context, vhost_of(context, parameters))
     _check_changeable(context, _known(context, user), vhost)
     await _remove(context, user, vhost, frozenset())
     return NO_CONTENT

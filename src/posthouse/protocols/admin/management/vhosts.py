@@ -9,6 +9,7 @@ from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.management.errors import bad_request
 from posthouse.protocols.admin.management.listing import item, listed
 from posthouse.protocols.admin.management.node import node_name
+from posthouse.protocols.admin.management.other_rows import OtherRows
 from posthouse.protocols.admin.management.requests import namespace_of
 from posthouse.protocols.admin.management.statistics import lengths, message_stats
 from posthouse.protocols.admin.rates import Counts, total_of
@@ -44,8 +45,9 @@ async def _view(context: CallContext, namespace: Namespace) -> dict[str, Any]:
 
 
 async def _list(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
+    others = OtherRows(context, request, parameters)
     views = [await _view(context, each) for each in reachable_namespaces(context)]
-    return await listed(request, views, lambda view: view, lambda view: str(view["name"]))
+    return await listed(request, views, lambda view: view, lambda view: str(view["name"]), others=others)
 
 
 async def _show(context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
