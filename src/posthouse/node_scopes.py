@@ -155,7 +155,11 @@ class ScopeKeeper:
         if now < self._next_handover:
             return
         brokers = {each.id: each for each in view.brokers}
-        for scope in sorted(self._held & others.keys(), key=lambda each: (each in self._loaded, each)):
+        # First those that operators wait for.
+        for scope in sorted(
+            self._held & others.keys(),
+            key=lambda each: (each not in view.wanted, each in self._loaded, each),
+        ):
             other = brokers[others[scope]]
             if other.seconds_since_start >= SETTLED_SECONDS:
                 self._next_handover = now + HANDOVER_SECONDS
