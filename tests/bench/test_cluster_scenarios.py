@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.cluster import brokers, connections, database_use, failover, moves, moving, report
+from bench.cluster import brokers, connections, database_use, failover, history_reads, moves, moving, report
 from bench.cluster.contenders import CONTENDERS, INLINE, OBJECT_STANDBY
 from bench.cluster.contest import contest
 from bench.cluster.cpu import Kind
@@ -23,6 +23,7 @@ from bench.scale.figures import Row
 from bench.scale.report import Chapter, Circumstances
 from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
+from tests.torture.network.namespaces import why_not
 
 pytestmark = cluster_only
 
@@ -159,13 +160,20 @@ def test_many_of_everything(stage: Stage) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_history_for_spark(stage: Stage) -> None:
+def test_history_for_spark(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_reads, "_IDLE_SECONDS", 0.2)
     pytest.importorskip("pyspark", reason="needs the extra 'spark'")
     if stage.servers.store is None:
         pytest.skip("there is no S3 server")
+    if (reason := why_not()) is not None:
+        pytest.skip(f"network namespaces cannot be made here: {reason}")
     rows = list(history(stage))
     rates = [row for row in rows if row.unit == "MB/s"]
-    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * 2
+    places = 3 * 2  # on three kinds of Spark, each with two topics
+    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * places
     assert all(row.spread.middle > 0 for row in rates)
-    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 4
-    assert len([row for row in rows if row.unit == "s/GB"]) == 6
+    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 2 * places
+    assert len([row for row in rates if row.aims()]) == places, "not slower than from a broker"
+    costs = [row for row in rows if row.unit == "s/GB"]
+    assert [bool(row.aims()) for row in costs] == [True, True, False] * places, "history costs brokers no CPU"
+    assert len(sections(rows)) == 2 * places
