@@ -18,7 +18,7 @@ BrokerName = Annotated[str, Meta(min_length=1, max_length=255, description="Name
 ScopeName = Annotated[
     str,
     Meta(
-        description="`coordinator`, `groups/00` to `groups/63`, or `housekeeping/00` to `housekeeping/15`; "
+        description="`coordinator`, or one of those that `GET /v1/cluster` lists, such as `groups/07`; "
         "in a path the slash is `%2F`."
     ),
 ]
