@@ -24,6 +24,10 @@ class Served:
     seconds_to_ready: float
 
     @property
+    def host(self) -> str:
+        return self.address.rpartition(":")[0]
+
+    @property
     def port(self) -> int:
         return int(self.address.rpartition(":")[2])
 

@@ -23,6 +23,7 @@ from posthouse.records.builder import BatchBuilder
 from tests.wire.kafka import SIZE, PendingRequest, RequestEncoder
 
 CLIENT_ID = "bench"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,9 @@ def frame(request: Message) -> bytes:
     return _encoded(request)[0]
 
 
-def topic_id(port: int, topic: str) -> bytes:
+def topic_id(port: int, topic: str, host: str = LOOPBACK) -> bytes:
     request, pending = _encoded(MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))
-    with socket.create_connection(("127.0.0.1", port)) as connection:
+    with socket.create_connection((host, port)) as connection:
         connection.sendall(request)
         data = memoryview(_receive_frame(connection))
     return pending.response(data, MetadataResponse).topics[0].topic_id
@@ -73,20 +74,26 @@ def produce_frame(topic: bytes, partition: int, records: bytearray) -> bytes:
     return frame(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics))
 
 
-def connected(port: int) -> socket.socket:
-    connection = socket.create_connection(("127.0.0.1", port))
+def connected(port: int, host: str = LOOPBACK) -> socket.socket:
+    connection = socket.create_connection((host, port))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return connection
 
 
 def push(
-    port: int, frames: Sequence[bytes], total_bytes: float, window: int, *, seconds: float = math.inf
+    port: int,
+    frames: Sequence[bytes],
+    total_bytes: float,
+    window: int,
+    *,
+    seconds: float = math.inf,
+    host: str = LOOPBACK,
 ) -> Load:
     """Send the frames round and round until `total_bytes` or `seconds`, never with more than `window`
     unanswered."""
     latencies: list[float] = []
     sent_at: list[float] = []
-    with connected(port) as connection:
+    with connected(port, host) as connection:
         answers = Answers(connection)
         begun = time.perf_counter()
         sent = 0

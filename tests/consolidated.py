@@ -19,6 +19,7 @@ from posthouse.storage.shared.housekeeping.housekeeping_metrics import Housekeep
 from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from posthouse.storage.shared.housekeeping.removal import Removal
 from posthouse.storage.shared.logs.loading import load
+from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.names import ObjectNames
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.objects.store import ObjectStore
@@ -44,26 +45,37 @@ class _HeldLease:
         raise AssertionError(why)
 
 
-def consolidate(url: str, objects: str, *, segment_bytes: int = 32 * 1024 * 1024) -> None:
-    """All that was written so far goes into segments."""
-    asyncio.run(_with(url, objects, partial(_consolidate, segment_bytes=segment_bytes)))
+def consolidate(
+    url: str,
+    objects: str,
+    *,
+    segment_bytes: int = 32 * 1024 * 1024,
+    metrics: ObjectStoreMetrics | None = None,
+) -> None:
+    """All that was written so far goes into segments. `metrics` count the calls of the object store."""
+    work = partial(_consolidate, segment_bytes=segment_bytes)
+    asyncio.run(_with(url, objects, work, metrics or ObjectStoreMetrics()))
 
 
 def collect_garbage(url: str, objects: str) -> None:
     """Without a grace: objects that nothing uses and no hold has are deleted."""
-    asyncio.run(_with(url, objects, _collect))
+    asyncio.run(_with(url, objects, _collect, ObjectStoreMetrics()))
 
 
 def remove(url: str, objects: str) -> None:
     """Segments below the start of their log, and deleted topics."""
-    asyncio.run(_with(url, objects, _remove))
+    asyncio.run(_with(url, objects, _remove, ObjectStoreMetrics()))
 
 
 async def _with(
-    url: str, objects: str, work: Callable[[Database, ObjectStore, _HeldLease], Awaitable[None]]
+    url: str,
+    objects: str,
+    work: Callable[[Database, ObjectStore, _HeldLease], Awaitable[None]],
+    metrics: ObjectStoreMetrics,
 ) -> None:
     """`work` is done in the name of the coordinator."""
-    database, store = Database(url), open_object_store(objects, timeout=30)
+    database = Database(url)
+    store = MeasuredObjectStore(open_object_store(objects, timeout=30), metrics)
     try:
         await work(database, store, (await _holders(database))[COORDINATOR])
     finally:

@@ -55,6 +55,18 @@ def test_no_other_metric_is_documented() -> None:
     assert documented == [family.name for family in FAMILIES]
 
 
+def test_operators_alert_on_metrics_that_exist() -> None:
+    page = (ROOT / "docs" / "cluster-operations.md").read_text()
+    used = re.findall(r"\b(?:posthouse|process)_[a-z_]+", page)
+    exported = {
+        family.name + suffix
+        for family in FAMILIES
+        for suffix in ("", *(("_bucket", "_sum", "_count") if family.kind == "histogram" else ()))
+    }
+    assert used
+    assert set(used) <= exported
+
+
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *(ROOT / "docs").glob("*.md")]
 
 

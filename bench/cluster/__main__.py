@@ -12,6 +12,7 @@ from bench.cluster import (
     brokers,
     connections,
     contest,
+    costs,
     failover,
     history,
     many,
@@ -37,6 +38,7 @@ class Scenario:
 SCENARIOS = {
     "contest": Scenario(contest.contest, contest.NOTE),
     "brokers": Scenario(brokers.brokers, brokers.NOTE),
+    "costs": Scenario(costs.costs, costs.NOTE),
     "connections": Scenario(connections.connections, connections.NOTE),
     "failover": Scenario(failover.failover, failover.NOTE),
     "moving": Scenario(moving.moving, moving.NOTE),

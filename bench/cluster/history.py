@@ -1,124 +1,112 @@
-"""Spark reads the history of a topic: from objects, by itself, and from a broker."""
+"""Spark reads the history of topics from objects and from brokers, on one machine and on hosts."""
 
 import os
-import time
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from urllib.parse import parse_qs, urlsplit
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bench.cluster.contenders import OBJECT, place_of
+from bench.cluster.history_reads import History, reads
 from bench.cluster.plan import Stage
 from bench.processes import Served
-from bench.scale.brokers import Broker
 from bench.scale.figures import Row
-from bench.spark import queries
-from bench.spark.queries import Source
-from bench.spark.sessions import Session, Setup, running
-from bench.spark.workload import Filled, Shape, fill
+from bench.spark.sessions import MASTER, Setup, running
+from bench.spark.workload import Shape, fill
 from tests.consolidated import consolidate
+from tests.spark.segments.hosts import BROKERS, WORKERS, Hosts, spark_hosts
+from tests.spark.segments.spark_driver import spark_home
+from tests.torture.network.namespaces import CannotMakeNamespaces
 
-NOTE = """One broker with its objects in the S3 server, a topic of four partitions whose records are all in
-segments (*consolidated*), and Spark on `local[2]`, which reads all of it into `noop`. *Signed addresses* come
-with the manifest of the broker; *own credentials* is the option `objectStore`; *broker* is
-`readObjects=false`. They take turns, after a round that does not count, in which rows are counted. CPU is
-that of the broker process while a query runs, without what an idle broker uses in the same time. The topic is
-larger than the caches of the broker, which has to get history from the object store, too."""
-
-BROKER, SIGNED, OWN = "broker", "signed addresses", "own credentials"
-MOST_CPU = 0.1
-_IDLE_SECONDS = 5.0
+EXECUTORS = "local-cluster"
+HOSTS = "a standalone cluster"
+NOTE = f"""Objects are in the S3 server, topics have four partitions whose records are all in segments
+(*consolidated*), and Spark reads all of them into `noop`: on `{MASTER}`, on `{EXECUTORS}` (two executors as
+processes of their own), and on {HOSTS}, where database, object store, {len(BROKERS)} brokers, driver
+and {len(WORKERS)} workers are each in a network namespace of its own. *Signed addresses* come with the
+manifest of a broker; *own credentials* is the option `objectStore`; *broker* is `readObjects=false`. They
+take turns, after a round that does not count, in which rows are counted. CPU is that of all broker processes
+while a query runs, without what idle brokers use in the same time. A topic is larger than the caches of the
+brokers, which have to get history from the object store, too."""
 _BATCH_BYTES = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    seconds: float
-    cpu: float
+_VALUE_BYTES = (1024, 100)
+_CACHE_BYTES = 64 << 20
+_ENVIRONMENT = {"AWS_EC2_METADATA_DISABLED": "true"}
 
 
 def history(stage: Stage) -> Iterator[Row]:
     if stage.servers.store is None:
         stage.display.say("  left out: there is no S3 server")
         return
+    yield from _on_one_machine(stage)
+    try:
+        yield from _on_hosts(stage)
+    except CannotMakeNamespaces as error:
+        stage.display.say(f"  {HOSTS}: left out, network namespaces cannot be made: {error}")
+
+
+def _shapes(stage: Stage) -> list[Shape]:
+    return [
+        Shape(value_bytes=size, rows=stage.plan.history_bytes // size, batch_bytes=_BATCH_BYTES)
+        for size in _VALUE_BYTES
+    ]
+
+
+def _on_one_machine(stage: Stage) -> Iterator[Row]:
     with place_of(OBJECT, stage.servers) as place:
         assert place.database is not None
+        directory = place.directory.resolve()
+        home = {"SPARK_HOME": str(spark_home(directory))}
+        setups = {
+            MASTER: Setup(name="local", environment=_ENVIRONMENT),
+            EXECUTORS: Setup(
+                name="executors", master="local-cluster[2,1,1024]", environment=_ENVIRONMENT | home
+            ),
+        }
         broker = place.broker()
-        setup = Setup(name="history", environment={"AWS_EC2_METADATA_DISABLED": "true"})
         try:
-            with running(setup, place.directory) as session:
-                for value_bytes in (1024, 100):
-                    rows = stage.plan.history_bytes // value_bytes
-                    shape = Shape(value_bytes=value_bytes, rows=rows, batch_bytes=_BATCH_BYTES)
-                    served = Served(os.getpid(), broker.address, 0.0)
-                    filled = fill(served, shape, place.directory)
-                    consolidate(place.database, place.objects)
-                    yield from _measured(stage, broker, session, filled, place.objects)
+            served = Served(os.getpid(), broker.address, 0.0)
+            topics = [fill(served, shape, directory) for shape in _shapes(stage)]
+            consolidate(place.database, place.objects)
+            histories = [
+                History(
+                    filled=each,
+                    bootstrap=broker.address,
+                    objects=place.objects,
+                    cpu_seconds=broker.cpu_seconds,
+                )
+                for each in topics
+            ]
+            for where, setup in setups.items():
+                stage.display.say(f"  {where}")
+                with running(setup, directory) as session:
+                    for each in histories:
+                        yield from reads(each, session, where, stage.plan.rounds)
         finally:
             broker.kill()
 
 
-def _measured(stage: Stage, broker: Broker, session: Session, filled: Filled, objects: str) -> Iterator[Row]:
-    sources = _sources(broker.address, filled.shape.topic, objects)
-    for name, source in sources.items():
-        count = session.call(queries.count, source)
-        if count != filled.rows:
-            raise RuntimeError(f"{name}: {count:,} rows were read, and there are {filled.rows:,}")
-    idle = _idle_share(broker)
-    found: dict[str, list[_Measured]] = defaultdict(list)
-    for _ in range(stage.plan.rounds):
-        for name, source in sources.items():
-            before = broker.cpu_seconds()
-            seconds = session.call(queries.read, source)
-            used = broker.cpu_seconds() - before - idle * seconds
-            found[name].append(_Measured(seconds, max(used, 0.0)))
-    megabytes = filled.megabytes()
-    section = f"Spark reads history, {filled.shape.name}"
-    rates = {name: tuple(megabytes / each.seconds for each in rounds) for name, rounds in found.items()}
-    for name, rounds in rates.items():
-        is_ours = name != BROKER
-        yield Row(
-            section=section,
-            name=name,
-            unit="MB/s",
-            rounds=rounds,
-            yardstick=rates[BROKER] if is_ours else (),
-            yardstick_name=BROKER,
-            least_ratio=1.0 if name == SIGNED else None,
-        )
-    for name, measured in found.items():
-        yield Row(
-            section=f"CPU of the broker, {filled.shape.name}",
-            name=name,
-            unit="s/GB",
-            rounds=tuple(each.cpu / megabytes * 1000 for each in measured),
-            most=MOST_CPU if name != BROKER else None,
-        )
+def _on_hosts(stage: Stage) -> Iterator[Row]:
+    stage.display.say(f"  {HOSTS}")
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(TemporaryDirectory(dir=stage.servers.directory))).resolve()
+        directory.chmod(0o755)  # PostgreSQL runs as another user
+        hosts = stack.enter_context(spark_hosts(directory, directory, cache_bytes=_CACHE_BYTES))
+        environment = _ENVIRONMENT | {"SPARK_HOME": str(spark_home(directory))}
+        setup = Setup(name="hosts", master=hosts.master, environment=environment, conf=hosts.conf)
+        histories = _filled(stage, hosts, directory)
+        with hosts.at_driver():
+            session = stack.enter_context(running(setup, directory))
+        for each in histories:
+            yield from reads(each, session, HOSTS, stage.plan.rounds)
 
 
-def _sources(address: str, topic: str, objects: str) -> dict[str, Source]:
-    options = {"kafka.bootstrap.servers": address, "subscribe": topic}
-    given = {
-        SIGNED: options,
-        OWN: options | {"objectStore": own_address(objects)},
-        BROKER: options | {"readObjects": "false"},
-    }
-    return {name: Source(format="posthouse", options=each) for name, each in given.items()}
-
-
-def own_address(objects: str) -> str:
-    """The address of a broker's objects as pyarrow writes it."""
-    parts = urlsplit(objects)
-    given = {name: values[0] for name, values in parse_qs(parts.query).items()}
-    endpoint = urlsplit(given["endpoint"])
-    return (
-        f"s3://{parts.netloc}{parts.path}?region={given['region']}&scheme={endpoint.scheme}"
-        f"&endpoint_override={endpoint.netloc}"
-    )
-
-
-def _idle_share(broker: Broker) -> float:
-    """Seconds of CPU that a broker uses in each second in which it has nothing to do."""
-    before = broker.cpu_seconds()
-    time.sleep(_IDLE_SECONDS)
-    return (broker.cpu_seconds() - before) / _IDLE_SECONDS
+def _filled(stage: Stage, hosts: Hosts, directory: Path) -> list[History]:
+    served = Served(os.getpid(), hosts.bootstrap.partition(",")[0], 0.0)
+    with hosts.at_driver():
+        topics = [fill(served, shape, directory) for shape in _shapes(stage)]
+    hosts.consolidate()
+    return [
+        History(filled=each, bootstrap=hosts.bootstrap, objects=hosts.objects, cpu_seconds=hosts.cpu_seconds)
+        for each in topics
+    ]

@@ -37,6 +37,7 @@ class Setup:
     name: str
     recommended: bool = True
     """With the settings that `posthouse.spark.session` recommends, or as Spark comes."""
+    master: str = MASTER
     environment: Mapping[str, str] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -128,9 +129,9 @@ def _make(setup: Setup) -> SparkSession:
     if setup.recommended:
         from posthouse.spark.session import session
 
-        spark = session("posthouse bench", master=MASTER, conf=conf)
+        spark = session("posthouse bench", master=setup.master, conf=conf)
     else:
-        spark = _as_it_comes(conf)
+        spark = _as_it_comes(setup.master, conf)
     from bench.spark.ready import ReadyMade, ReadyMadeStream
 
     for source in (ReadyMade, ReadyMadeStream):
@@ -138,13 +139,13 @@ def _make(setup: Setup) -> SparkSession:
     return spark
 
 
-def _as_it_comes(conf: Mapping[str, str]) -> SparkSession:
+def _as_it_comes(master: str, conf: Mapping[str, str]) -> SparkSession:
     from posthouse.spark import register
     from posthouse.spark.java import find_java
 
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("posthouse bench").master(MASTER)
+    builder = SparkSession.builder.appName("posthouse bench").master(master)
     for key, value in {**_BARE, **conf}.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -67,7 +67,7 @@ def fill(served: Served, shape: Shape, directory: Path) -> Filled:
         template_file(template, partition).write_bytes(b"".join(each))
     with Client(served.address) as client:
         client.create_topic(shape.topic, partitions=PARTITIONS)
-    topic = wire.topic_id(served.port, shape.topic)
+    topic = wire.topic_id(served.port, shape.topic, served.host)
     # Partitions take turns, as they do when a producer spreads its records.
     frames = [
         wire.produce_frame(topic, partition, batches[partition][number])
@@ -76,7 +76,8 @@ def fill(served: Served, shape: Shape, directory: Path) -> Filled:
     ]
     per_cycle = sum(parse_header(batch).count for each in batches for batch in each)
     cycles = -(-shape.rows // per_cycle)
-    wire.push(served.port, frames, cycles * sum(map(len, frames)), max(_WINDOW_BYTES // len(frames[0]), 8))
+    window = max(_WINDOW_BYTES // len(frames[0]), 8)
+    wire.push(served.port, frames, cycles * sum(map(len, frames)), window, host=served.host)
     return Filled(shape=shape, rows=cycles * per_cycle, cycles=cycles, template=template)
 
 

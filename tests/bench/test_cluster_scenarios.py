@@ -8,8 +8,18 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from bench.cluster import brokers, connections, database_use, failover, moves, moving, report
-from bench.cluster.contenders import CONTENDERS, INLINE, OBJECT_STANDBY
+from bench.cluster import (
+    brokers,
+    connections,
+    costs,
+    database_use,
+    failover,
+    history_reads,
+    moves,
+    moving,
+    report,
+)
+from bench.cluster.contenders import CONTENDERS, INLINE, OBJECT, OBJECT_STANDBY
 from bench.cluster.contest import contest
 from bench.cluster.cpu import Kind
 from bench.cluster.history import history
@@ -23,6 +33,7 @@ from bench.scale.figures import Row
 from bench.scale.report import Chapter, Circumstances
 from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
+from tests.torture.network.namespaces import why_not
 
 pytestmark = cluster_only
 
@@ -99,6 +110,40 @@ def test_several_brokers(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> N
     assert len([row for row in rows if row.unit == "%" and row.aims()]) == 2, "predictions are checked"
 
 
+def test_what_a_gigabyte_costs(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In requests and bytes, until it is consolidated and when it is read again."""
+    stage = Stage(replace(TINY, seconds=0.5), Display(Console(quiet=True)), servers)
+    rows = list(costs.costs(stage))
+    assert len(sections(rows)) == len(costs.LOADS)
+    for load in costs.LOADS:
+        of_load = {row.name: row.spread.middle for row in rows if row.section.endswith(load.name)}
+        assert len(of_load) == 2 * 6
+        is_large = load.contender is OBJECT
+        # Segments have all bytes once; what is too large for the database was uploaded before.
+        assert of_load["stored: uploaded"] >= (1900 if is_large else 950)
+        assert of_load["stored: PUT requests"] > 0
+        assert of_load["read as history: downloaded"] >= 950, "from objects alone"
+        assert of_load["read as history: uploaded"] == 0
+        assert of_load["stored: transactions of the database"] > 0
+        if load.one_at_a_time:
+            assert of_load["stored: downloaded"] == 0, "the database has it"
+            assert of_load["stored: written into PostgreSQL's log"] >= 950
+
+
+def test_requests_are_those_of_the_metrics() -> None:
+    lines = [
+        "# HELP posthouse_object_bytes_total Bytes.",
+        'posthouse_object_bytes_total{operation="put"} 700',
+        'posthouse_object_bytes_total{operation="read"} 60',
+        'posthouse_object_call_duration_seconds_bucket{operation="put",le="0.1"} 9',
+        'posthouse_object_call_duration_seconds_count{operation="put"} 5',
+        'posthouse_object_call_duration_seconds_count{operation="read"} 4',
+    ]
+    found = costs.requests_in(lines)
+    assert found == costs.Requests(puts=5, put_bytes=700, gets=4, got_bytes=60)
+    assert found.plus(found, -1) == costs.Requests(puts=0, put_bytes=0, gets=0, got_bytes=0)
+
+
 def test_the_cost_of_a_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_PROTOCOLS", (idle.AMQP,))
     rows = list(connections.connections(stage))
@@ -159,13 +204,20 @@ def test_many_of_everything(stage: Stage) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_history_for_spark(stage: Stage) -> None:
+def test_history_for_spark(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history_reads, "_IDLE_SECONDS", 0.2)
     pytest.importorskip("pyspark", reason="needs the extra 'spark'")
     if stage.servers.store is None:
         pytest.skip("there is no S3 server")
+    if (reason := why_not()) is not None:
+        pytest.skip(f"network namespaces cannot be made here: {reason}")
     rows = list(history(stage))
     rates = [row for row in rows if row.unit == "MB/s"]
-    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * 2
+    places = 3 * 2  # on three kinds of Spark, each with two topics
+    assert [row.name for row in rates] == ["signed addresses", "own credentials", "broker"] * places
     assert all(row.spread.middle > 0 for row in rates)
-    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 4
-    assert len([row for row in rows if row.unit == "s/GB"]) == 6
+    assert [row.yardstick_name for row in rates if row.yardstick] == ["broker"] * 2 * places
+    assert len([row for row in rates if row.aims()]) == places, "not slower than from a broker"
+    costs = [row for row in rows if row.unit == "s/GB"]
+    assert [bool(row.aims()) for row in costs] == [True, True, False] * places, "history costs brokers no CPU"
+    assert len(sections(rows)) == 2 * places

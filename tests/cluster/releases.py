@@ -4,12 +4,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import posthouse
-from tests.served import ServedBroker
+from posthouse.settings import Address
+from tests.cluster.nodes import node_settings
+from tests.served import ANY_PORT, ServedBroker
 
 COMPATIBLE = """
 -- compatible from version {before}
@@ -70,3 +74,52 @@ def later_release(directory: Path, version: str, *schemas: str) -> Release:
             statements.replace("{version}", str(number)).replace("{before}", str(number - 1))
         )
     return Release(version=version, path=directory)
+
+
+class Brokers:
+    """Processes of any release, which keep their addresses."""
+
+    def __init__(self, url: str, data: Path) -> None:
+        settings = node_settings(url, "x")
+        self._shared = {"database": url, "objects": settings.objects and settings.objects.url}
+        self._data = data
+        self._running: dict[str, ServedBroker] = {}
+        self._addresses: dict[str, dict[str, Address]] = {}
+
+    def start(self, release: Release, name: str) -> None:
+        addresses = self._addresses.get(name, {"kafka": ANY_PORT, "amqp": ANY_PORT})
+        made = release.serve(
+            self._data / name, broker_name=name, log_level="warning", **addresses, **self._shared
+        )
+        self._running[name] = made
+        self._addresses[name] = {
+            "kafka": Address.parse(made.bootstrap),
+            "amqp": Address.parse(made.amqp),
+        }
+
+    def stop(self, name: str) -> None:
+        self._running.pop(name).stop()
+
+    @property
+    def kafka(self) -> str:
+        return ",".join(str(each["kafka"]) for each in self._addresses.values())
+
+    @property
+    def amqp(self) -> list[str]:
+        return [str(each["amqp"]) for each in self._addresses.values()]
+
+    def admin(self, name: str) -> str:
+        return self._running[name].admin
+
+    def stop_all(self) -> None:
+        for each in self._running.values():
+            each.stop()
+
+
+@contextmanager
+def brokers_of(url: str, data: Path) -> Iterator[Brokers]:
+    made = Brokers(url, data)
+    try:
+        yield made
+    finally:
+        made.stop_all()

@@ -10,58 +10,15 @@ import psycopg
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-from posthouse.settings import Address
-from tests.cluster.nodes import node_settings
-from tests.cluster.releases import COMPATIBLE, INCOMPATIBLE, THIS, Release, later_release
-from tests.served import ServedBroker
+from tests.cluster.releases import COMPATIBLE, INCOMPATIBLE, THIS, Brokers, brokers_of, later_release
 
 Sql = psycopg.Connection[tuple[object, ...]]
 
 
-class Brokers:
-    """Processes of any release, which keep their addresses."""
-
-    def __init__(self, url: str, data: Path) -> None:
-        settings = node_settings(url, "x")
-        self._shared = {"database": url, "objects": settings.objects and settings.objects.url}
-        self._data = data
-        self._running: dict[str, ServedBroker] = {}
-        self._addresses: dict[str, str] = {}
-
-    def start(self, release: Release, name: str) -> None:
-        kafka = self._addresses.get(name, "127.0.0.1:0")
-        made = release.serve(
-            self._data / name,
-            broker_name=name,
-            kafka=Address.parse(kafka),
-            log_level="warning",
-            **self._shared,
-        )
-        self._running[name] = made
-        self._addresses[name] = made.bootstrap
-
-    def stop(self, name: str) -> None:
-        self._running.pop(name).stop()
-
-    @property
-    def kafka(self) -> str:
-        return ",".join(self._addresses.values())
-
-    def admin(self, name: str) -> str:
-        return self._running[name].admin
-
-    def stop_all(self) -> None:
-        for each in self._running.values():
-            each.stop()
-
-
 @pytest.fixture
 def brokers(url: str, tmp_path: Path) -> Iterator[Brokers]:
-    made = Brokers(url, tmp_path)
-    try:
+    with brokers_of(url, tmp_path) as made:
         yield made
-    finally:
-        made.stop_all()
 
 
 class Traffic:

@@ -41,7 +41,7 @@ ScopeName = Annotated[
     str,
     typer.Argument(
         metavar="SCOPE",
-        help="The scope: coordinator, groups/00 to groups/63, or housekeeping/00 to housekeeping/15.",
+        help="The scope: coordinator, or one of those that 'cluster status' shows, such as groups/07.",
     ),
 ]
 Wait = Annotated[

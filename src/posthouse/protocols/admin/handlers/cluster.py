@@ -18,9 +18,8 @@ BrokerName = Annotated[str, Meta(min_length=1, max_length=255, description="Name
 ScopeName = Annotated[
     str,
     Meta(
-        description="`coordinator`, `groups/00` to `groups/63`, `transactions/00` to `transactions/63`, "
-        "`namespaces/00` to `namespaces/15`, or `housekeeping/00` to `housekeeping/15`; in a path the slash "
-        "is `%2F`."
+        description="`coordinator`, or one of those that `GET /v1/cluster` lists, such as `groups/07`; "
+        "in a path the slash is `%2F`."
     ),
 ]
 State = Annotated[
@@ -146,10 +145,9 @@ CLUSTER: Final = (
         method="GET",
         path="/v1/cluster",
         summary="Which broker holds which scope",
-        description="A scope is a part of what one broker does for all: the `coordinator` has settings of "
-        "topics, users and permissions; consumer groups are in 64 scopes, by the hash of their names, "
-        "transactional ids in 64 others, namespaces with their queues in 16, and the background work on logs "
-        "in 16.",
+        description="A scope is a part of what one broker does for all: the `coordinator` has queues and "
+        "definitions; consumer groups are in 64 scopes, by the hash of their names, transactional ids in 64 "
+        "others, and the background work on logs is in 16.",
         tag="broker",
         handler=_describe,
         result=Cluster,

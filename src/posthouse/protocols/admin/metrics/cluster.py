@@ -15,11 +15,7 @@ HOLDER: Final = gauge(
 )
 EPOCH: Final = gauge("posthouse_lease_epoch", "Epoch of the coordinator; every takeover raises it.")
 LEFT: Final = gauge("posthouse_lease_seconds", "How long the coordinator's lease lasts unless it is renewed.")
-SCOPES: Final = gauge(
-    "posthouse_scopes_held",
-    "Scopes that this broker holds: of groups, transactions, namespaces and housekeeping.",
-    "kind",
-)
+SCOPES: Final = gauge("posthouse_scopes_held", "Scopes that this broker holds, but `coordinator`.", "kind")
 TAKEN: Final = counter("posthouse_scopes_taken_total", "Scopes that this broker took.", "kind")
 HANDED_OVER: Final = counter(
     "posthouse_scopes_handed_over_total", "Scopes that this broker handed over to another one.", "kind"
