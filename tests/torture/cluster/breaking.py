@@ -8,6 +8,8 @@ from random import Random
 
 import psycopg
 
+from posthouse.broker.namespace_scopes import NamespaceScopes
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared import engine
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.membership.lease import Lease
@@ -16,13 +18,13 @@ from posthouse.storage.shared.objects.store import Buffer
 from posthouse.storage.shared.stores import SharedStores
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall
 from tests.torture.cluster.arena import ClusterArena
-from tests.torture.cluster.kinds import BrokerClockJump, BrokerPause
+from tests.torture.cluster.kinds import BrokerClockJump, BrokerPause, ScopeMove
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
 
 BOTH_WRITE = 200
-"""Acknowledgements after which two coordinators have contradicted each other."""
+"""Acknowledgements after which two holders have contradicted each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +85,35 @@ async def _renewed(lease: Lease) -> bool:
     await _renew(lease)
     lease._deadline = lease._monotonic() + 3600
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClingingRecipe(NodeRecipe):
+    """Gives scopes of namespaces away, and goes on serving their queues."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        NamespaceScopes.release = _kept_on  # type: ignore[method-assign, assignment]
+
+
+async def _kept_on(scopes: NamespaceScopes, scope: Scope) -> None:
+    """No-op."""
+
+
+class Clinging(ScopeMove):
+    """The database does not check who holds the scopes either: two brokers serve the same queues."""
+
+    drains = 0.0
+    kills = 0.0
+    afterwards = BOTH_WRITE
+
+    def __init__(self) -> None:
+        super().__init__(changed_to(ClingingRecipe))
+
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> ClusterArena:
+        arena = super().arena(place, workload, recorder, random)
+        arena.began = partial(remove_check_of_the_lease, arena)
+        arena.is_pinned = True  # so that both holders have clients
+        return arena
 
 
 class HastyClockJump(BrokerClockJump):

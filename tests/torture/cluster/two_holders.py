@@ -63,15 +63,14 @@ class TwoHolders(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         name = await victim(arena)
-        is_holder = name == await arena.holder()
+        incarnation = await arena.incarnation(name)
         recipe = arena.recipes[name]
         assert isinstance(recipe, ConvincedRecipe)
         arena.recorder.fault(f"{name} believes in its lease")
         recipe.convinced.touch()
         try:
             await sleep(TIMES.seconds)
-            if is_holder:
-                await arena.replaced(name)
+            await arena.fenced(incarnation)
             await sleep(arena.random.choice(_BEYOND_LEASE))
         finally:
             recipe.convinced.unlink()

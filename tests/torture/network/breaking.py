@@ -14,13 +14,14 @@ from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.stores import SharedStores
 from tests.torture.cluster.breaking import (
     BOTH_WRITE,
+    ClingingRecipe,
     StubbornRecipe,
     changed_to,
     remove_check_of_the_lease,
 )
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.network.arena import NetworkArena
-from tests.torture.network.faults import KilledBroker, PausedBroker
+from tests.torture.network.faults import KilledBroker, MovedScopes, PausedBroker
 from tests.torture.network.kind import NetworkKind
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
@@ -42,6 +43,20 @@ class Unfenced(NetworkKind):
         return arena
 
 
+class Clinging(NetworkKind):
+    """A broker serves queues of scopes that it has given away, and the database does not check."""
+
+    def __init__(self) -> None:
+        move = MovedScopes(drains=0.0, kills=0.0, afterwards=BOTH_WRITE)
+        super().__init__("clinging", [move], changed_to(ClingingRecipe))
+
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
+        arena = super().arena(place, workload, recorder, random)
+        arena.began = partial(remove_check_of_the_lease, arena)
+        arena.is_pinned = True  # so that both holders have clients
+        return arena
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlindRecipe(NodeRecipe):
     """Never asks the database what other brokers have written, and takes no hints."""
@@ -60,23 +75,23 @@ def _not_taken(follower: Follower, news: Sequence[LogNews]) -> None:
 
 
 class Uncoordinated(NetworkKind):
-    """The database does not refuse what members append to logs that feed queues."""
+    """The database does not refuse what brokers append to logs that feed queues of others."""
 
     def __init__(self) -> None:
         super().__init__("uncoordinated", [KilledBroker()])
 
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
         arena = super().arena(place, workload, recorder, random)
-        arena.began = partial(_forget_who_coordinates, arena.database)
+        arena.began = partial(_forget_who_serves, arena.database)
         return arena
 
 
-async def _forget_who_coordinates(database: str) -> None:
+async def _forget_who_serves(database: str) -> None:
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
         await connection.execute(
             """
             CREATE FUNCTION posthouse.uncoordinated() RETURNS trigger LANGUAGE plpgsql
-            AS $$ BEGIN NEW.coordinated := false; RETURN NEW; END $$
+            AS $$ BEGIN NEW.namespaces := NULL; RETURN NEW; END $$
             """
         )
         for table in ("topic", "log"):
