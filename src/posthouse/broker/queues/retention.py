@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
@@ -41,6 +42,7 @@ from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import DataDamaged, NotFound
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import DEFAULT_NAMESPACE, scope_of_namespace
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Trim
@@ -52,6 +54,8 @@ IsRead = Callable[[PartitionId], bool]
 ReadersOf = Callable[[Sequence[Topic]], Awaitable[IsRead]]
 """The answer is for the partitions of these topics."""
 
+_OF_TOPICS: Final = scope_of_namespace(DEFAULT_NAMESPACE)
+"""Its holder looks after topics that feed no queue."""
 _LANES_PER_TURN = 100
 """Lanes that are looked at before others get the event loop."""
 
@@ -191,11 +195,13 @@ class QueueRetention:
         }
 
     def _consumed(self) -> list[Topic]:
-        """Topics whose records go when queues are done with them."""
+        """Topics whose records go when queues are done with them. The queues of others need theirs."""
         return [
             topic
             for topic in self._storage.topics.values()
-            if topic.config.retention_consumed and not topic.is_internal
+            if topic.config.retention_consumed
+            and not topic.is_internal
+            and self._sources.serves(topic.scope or _OF_TOPICS)
         ]
 
     async def _store(self, lanes: Iterable[MessageLane]) -> set[MessageLane]:
