@@ -188,11 +188,16 @@ class Definitions:
         async def assign(connection: DatabaseConnection) -> _Stored:
             await self._check_lease(connection, COORDINATOR)
             ids = [topic_uuid(topic.id) for topic in given]
+            values = [
+                (scope.namespace_shard, [topic_uuid(topic.id) for topic in topics])
+                for scope, topics in by_scope.items()
+            ]
+            # Topics before logs, as every other change.
+            for each in values:
+                await connection.execute(_GIVE_TOPICS, each)
             await connection.execute(_LOCK_LOGS, [ids])
-            for scope, topics in by_scope.items():
-                values = [scope.namespace_shard, [topic_uuid(topic.id) for topic in topics]]
-                await connection.execute(_GIVE_TOPICS, values)
-                await connection.execute(_GIVE_LOGS, values)
+            for each in values:
+                await connection.execute(_GIVE_LOGS, each)
             for name, scope in sorted(scopes.items()):
                 if not name.startswith(INTERNAL_PREFIX):
                     shard = scope.namespace_shard
