@@ -50,6 +50,8 @@ SELECT topic.id, number, topic.namespaces FROM topic, generate_series(0, topic.p
  WHERE topic.id = ANY (%s)
     ON CONFLICT (topic, partition) DO NOTHING
 """
+# A directory that was exported from another cluster has those of that time.
+_FORGET_SOURCES = "DELETE FROM state WHERE space = 28"
 _GIVE_TOPICS = "UPDATE topic SET namespaces = %s WHERE id = ANY (%s) AND namespaces IS NULL"
 _GIVE_LOGS = "UPDATE log SET namespaces = %s WHERE topic = ANY (%s) AND namespaces IS NULL"
 _NAMESAKES = "SELECT name FROM topic WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL"
@@ -198,6 +200,7 @@ class Definitions:
             await connection.execute(_LOCK_LOGS, [ids])
             for each in values:
                 await connection.execute(_GIVE_LOGS, each)
+            await connection.execute(_FORGET_SOURCES)
             for name, scope in sorted(scopes.items()):
                 if not name.startswith(INTERNAL_PREFIX):
                     shard = scope.namespace_shard
