@@ -9,7 +9,7 @@ import pytest
 
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotLeader, Unavailable
-from posthouse.model.scopes import COORDINATOR, NAMESPACES, Scope
+from posthouse.model.scopes import COORDINATOR, HOUSEKEEPING, NAMESPACES, Scope
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import OperationRefused
@@ -115,6 +115,30 @@ async def test_nothing_is_served_before_the_coordinator_has_assigned_scopes(impo
         await serve(coordinator, OTHER)
         await coordinator.commit([append(by_name["there"].partition(0), b"x")])
     await check_assigned(imported)
+
+
+async def test_nothing_is_removed_before_scopes_are_assigned(imported: SharedStores) -> None:
+    """Queues may need it. Which ones there are is not known before."""
+    async with broker(imported, COORDINATOR, *HOUSEKEEPING) as coordinator:
+        for scope in HOUSEKEEPING:
+            await coordinator.log_scopes.take(scope)
+        expired = {
+            topic.id: replace(topic, config=topic.config.with_overrides({"retention.ms": "1"}))
+            for topic in coordinator.topics.values()
+        }
+        coordinator.adopt_topics(list(expired.values()))
+        for work in (coordinator.enforce_retention, coordinator.compact):
+            with pytest.raises(Unavailable, match="no coordinator has looked through"):
+                await work()
+        await coordinator.assign_scopes(SCOPES)
+        coordinator.adopt_topics(
+            [replace(topic, config=expired[topic.id].config) for topic in coordinator.topics.values()]
+        )
+        await coordinator.enforce_retention()
+        starts = {
+            topic.name: coordinator.bounds(topic.partition(1)).start for topic in coordinator.topics.values()
+        }
+        assert starts == {name: int(name == "plain") for name in starts}
 
 
 async def test_a_coordinator_that_is_followed_before_it_has_assigned_scopes(imported: SharedStores) -> None:
