@@ -142,12 +142,11 @@ async def test_nothing_is_removed_before_scopes_are_assigned(imported: SharedSto
 
 
 async def test_a_coordinator_that_is_followed_before_it_has_assigned_scopes(imported: SharedStores) -> None:
-    async with broker(imported, COORDINATOR) as first:
-        async with broker(imported, COORDINATOR) as second:
-            with pytest.raises(Unavailable):
-                await first.assign_scopes(SCOPES)
-            assert second.awaits_scopes
-            await second.assign_scopes(SCOPES)
+    async with broker(imported, COORDINATOR) as first, broker(imported, COORDINATOR) as second:
+        with pytest.raises(Unavailable):
+            await first.assign_scopes(SCOPES)
+        assert second.awaits_scopes
+        await second.assign_scopes(SCOPES)
     await check_assigned(imported)
 
 
