@@ -147,7 +147,7 @@ BEGIN
     IF cardinality(p_logs) > 0 THEN
         SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
                array_agg(found.bytes ORDER BY found.id), array_agg(found.first_open ORDER BY found.id),
-               coalesce(bool_or(found.deleted OR NOT found.namespaces = ANY (named)), false)
+               bool_or(found.deleted OR found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named))
           INTO log_start, log_next, log_bytes, log_open, refuses
           FROM (SELECT id, start, next, bytes, first_open, deleted, namespaces FROM log
                  WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
@@ -158,8 +158,8 @@ BEGIN
                    array_agg(found.next ORDER BY wanted.place), array_agg(found.bytes ORDER BY wanted.place),
                    array_agg(found.first_open ORDER BY wanted.place),
                    array_agg(CASE WHEN coalesce(found.deleted, true) THEN 7
-                                  WHEN NOT found.namespaces = ANY (named) THEN 6 ELSE 0 END
-                             ORDER BY wanted.place)
+                                  WHEN found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named) THEN 6
+                                  ELSE 0 END ORDER BY wanted.place)
               INTO log_start, log_next, log_bytes, log_open, log_refusal
               FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
             IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)
