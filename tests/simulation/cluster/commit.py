@@ -186,7 +186,9 @@ class CommitGroupCall:
             raise Raised("PH006", "transactions are written by the holder of their scope")
 
     def _is_of_another(self, log: LogRow) -> bool:
-        return log.namespaces is not None and log.namespaces not in self._namespaces
+        if log.namespaces is None or not self._tables.guards_queues:
+            return False
+        return log.namespaces not in self._namespaces
 
     def _verdict(self, i: int, operation: Operation) -> int:
         log = self._logs[operation.log - 1]

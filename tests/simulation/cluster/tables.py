@@ -124,6 +124,8 @@ class Tables:
     fences: bool = True
     """Whether a broker whose scopes others have taken is refused. A negative control shows what that is good
     for."""
+    guards_queues: bool = True
+    """Whether only the holder of its scope appends to a log that feeds queues. As above."""
     cluster: tuple[str, bytes] | None = None
     loss: str | None = None
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
