@@ -196,9 +196,7 @@ class QueueRetention:
         return [
             topic
             for topic in self._storage.topics.values()
-            if topic.config.retention_consumed
-            and not topic.is_internal
-            and self._sources.serves(topic.scope)
+            if topic.config.retention_consumed and not topic.is_internal and self._sources.serves(topic.scope)
         ]
 
     async def _store(self, lanes: Iterable[MessageLane]) -> set[MessageLane]:
