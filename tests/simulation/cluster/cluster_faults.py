@@ -67,8 +67,8 @@ class ClusterFaults:
                 self._note(kind)
 
     def _chosen(self) -> BrokerHost:
-        """Any broker, and often the coordinator or one that serves queues: the others then have to notice, and
-        to take over."""
+        """Any broker, and often the coordinator or one that serves queues: others then have to notice, and to
+        take over."""
         choice = self._random.random()
         holder = None
         if choice < COORDINATORS:

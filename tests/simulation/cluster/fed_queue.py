@@ -21,7 +21,8 @@ from tests.simulation.recorder import Recorder
 from tests.wire.amqp import Content
 
 PATIENCE_SECONDS = 10.0
-"""In the end, when nothing fails any more: the broker that has the queue looks for what is left every second."""
+"""In the end, when nothing fails any more: the broker that has the queue looks every second for what others
+have left."""
 
 
 class FedQueue:
@@ -80,7 +81,9 @@ class FedQueue:
 
     def _missed(self, history: Sequence[object], found: Counter[int]) -> Counter[int]:
         """Committed records that were sent when the queue was there, and that it lacks."""
-        early = {each.value for each in history if isinstance(each, Send) and each.invoked < self._declared_at}
+        early = {
+            each.value for each in history if isinstance(each, Send) and each.invoked < self._declared_at
+        }
         missed = self._committed(history) - found
         return Counter({value: count for value, count in missed.items() if value not in early})
 

@@ -427,9 +427,7 @@ _BY_TEXT: dict[str, Statement] = {
     definitions._NOTE_CHANGE: _function(Tables.note_change),
     definitions._PUT_STATE: _put_state,
     definitions._FOUND_LOGS: (
-        lambda tables, values: [
-            (*_log_row(each)[:3], each.namespaces) for each in tables.logs_of(values[0])
-        ]
+        lambda tables, values: [(*_log_row(each)[:3], each.namespaces) for each in tables.logs_of(values[0])]
     ),
     "SELECT check_lease(%s, %s, %s)": _function(Tables.check_lease),
     topics_in_doubt.CHECK_LEASE: _function(Tables.check_lease),
