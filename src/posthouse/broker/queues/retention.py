@@ -161,7 +161,7 @@ class QueueRetention:
                 return  # there are queues that it has not seen
             self._ends, self._lowest = ends, lowest
             await self._trim(await self._consumed_trims(ends))
-            forsaken = await self._forsaken()
+            forsaken = await self._forsaken(ends)
             if forsaken:
                 await self._delete_forsaken(forsaken)
             await self._relieve(queues)
@@ -195,7 +195,8 @@ class QueueRetention:
         }
 
     def _consumed(self) -> list[Topic]:
-        """Topics whose records go when queues are done with them. The queues of others need theirs."""
+        """Topics whose records go when queues are done with them, and none that another broker's queues may
+        need."""
         return [
             topic
             for topic in self._storage.topics.values()
@@ -315,22 +316,26 @@ class QueueRetention:
         found = await self._storage.find_timestamp(partition, self._clock.now_ms() - default_ms)
         return bounds.end if found is None else found.offset
 
-    async def _forsaken(self) -> list[Topic]:
+    async def _forsaken(self, ends: Mapping[PartitionId, int]) -> list[Topic]:
         """Topics that were made for a queue that is gone, and that no other queue and no group needs."""
-        unused = [topic for topic in self._consumed() if self._is_unused(topic)]
+        unused = [topic for topic in self._consumed() if self._is_unused(topic, ends)]
         is_read = await self._readers_of(unused)
         # A queue may have been declared meanwhile.
         return [
             topic
             for topic in unused
-            if self._is_unused(topic) and not any(map(is_read, topic.partition_ids()))
+            if self._is_unused(topic, ends) and not any(map(is_read, topic.partition_ids()))
         ]
 
-    def _is_unused(self, topic: Topic) -> bool:
+    def _is_unused(self, topic: Topic, ends: Mapping[PartitionId, int]) -> bool:
+        """Of a topic without a scope this broker does not know whether another one gives it to a queue."""
         return (
             topic.name not in self._sources.by_topic
             and topic.overrides.keys() == QUEUE_TOPIC.keys()
             and not any(each in self._lowest for each in topic.partition_ids())
+            and all(
+                each in ends and self._sources.time_of(each) is not None for each in topic.partition_ids()
+            )
         )
 
     # Stragglers
