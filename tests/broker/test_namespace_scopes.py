@@ -11,6 +11,7 @@ from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.due_elsewhere import due_put
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import NewTopic
@@ -60,6 +61,12 @@ async def publish(broker: Broker, namespace: Namespace, queue: str, value: bytes
     assert await done is None
 
 
+def queue_in(namespace: Namespace, name: str = "q") -> Queue:
+    queue = namespace.queues[name]
+    assert isinstance(queue, Queue)
+    return queue
+
+
 async def declare(namespace: Namespace, name: str = "q") -> None:
     await namespace.declare_queue(QueueDefinition(name=name), SESSION)
 
@@ -71,8 +78,8 @@ async def test_each_broker_serves_the_namespaces_that_it_holds(brokers: Pair) ->
     await declare(other.get(OTHER))
     await publish(brokers.coordinator, own.get("/"), "q", b"1")
     await publish(brokers.member, other.get(OTHER), "q", b"2")
-    assert await values_of(own.get("/").queues["q"]) == [b"1"]
-    assert await values_of(other.get(OTHER).queues["q"]) == [b"2"]
+    assert await values_of(queue_in(own.get("/"))) == [b"1"]
+    assert await values_of(queue_in(other.get(OTHER))) == [b"2"]
     for namespaces, name in ((own, OTHER), (other, "/")):
         with pytest.raises(NotCoordinator):
             namespaces.get(name)
@@ -91,13 +98,13 @@ async def test_a_namespace_moves_with_all_that_is_in_it(brokers: Pair) -> None:
     await brokers.scopes.move(SCOPE, brokers.member)
     assert brokers.coordinator.scheduled_messages == 0
     after = brokers.member.namespaces.get("/")
-    assert await values_of(after.queues["q"]) == [b"1"]
+    assert await values_of(queue_in(after)) == [b"1"]
     assert brokers.member.scheduled_messages == 1
     brokers.clock.advance(61)
     async with asyncio.timeout(30):
         while after.queues["q"].message_count < 2:
             await asyncio.sleep(0.01)
-    assert await values_of(after.queues["q"]) == [b"1", b"later"]
+    assert await values_of(queue_in(after)) == [b"1", b"later"]
 
 
 async def test_what_is_given_up_is_not_served(brokers: Pair) -> None:
@@ -187,7 +194,7 @@ async def test_a_broker_leaves_the_records_of_queues_of_others_alone(brokers: Pa
     await brokers.coordinator.refresh_definitions()
     assert brokers.coordinator.topic("q") == topic
     assert brokers.coordinator.bounds(topic, 0).start == 0
-    assert await values_of(namespace.queues["q"]) == [b"needed"]
+    assert await values_of(queue_in(namespace)) == [b"needed"]
 
 
 async def test_what_a_queue_needs_is_known_at_once_after_a_move(brokers: Pair) -> None:
@@ -215,7 +222,7 @@ async def test_a_message_that_is_due_in_a_namespace_of_another_broker(brokers: P
     assert len(brokers.storage._state[Space.DUE]) == 1, "the other broker does it"
     for _ in range(2):
         await brokers.member.namespaces.fire_handed_over()
-    assert await values_of(other.queues["q"]) == [b"due"]
+    assert await values_of(queue_in(other)) == [b"due"]
     assert not brokers.storage._state[Space.DUE]
 
 
