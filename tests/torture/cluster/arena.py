@@ -62,6 +62,8 @@ class ClusterArena(Arena):
     """Before any broker runs."""
     began: Callable[[], Awaitable[None]] = _nothing
     """When they run, and have created the tables."""
+    ready: Callable[[], Awaitable[None]] = _nothing
+    """When topics and queues are there, before any client works with them."""
 
     async def ensure_running(self) -> BrokerProcess:
         """All brokers, with all clients at work."""
@@ -193,6 +195,7 @@ class ClusterArena(Arena):
         await self.began()
         await self._spread_places()
         await self.workload.prepare(self.nodes[await self.holder()].addresses)
+        await self.ready()
 
     async def last_look(self, recipe: Recipe) -> None:
         await self.close()

@@ -14,9 +14,10 @@ from posthouse.storage.shared.logs.shared_log import SharedLog
 from posthouse.storage.shared.stores import SharedStores
 from tests.torture.cluster.breaking import (
     BOTH_WRITE,
-    ClingingRecipe,
     StubbornRecipe,
     changed_to,
+    cling_once_prepared,
+    clinging,
     remove_check_of_the_lease,
 )
 from tests.torture.cluster.nodes import NodeRecipe
@@ -48,12 +49,14 @@ class Clinging(NetworkKind):
 
     def __init__(self) -> None:
         move = MovedScopes(drains=0.0, kills=0.0, afterwards=BOTH_WRITE)
-        super().__init__("clinging", [move], changed_to(ClingingRecipe))
+        super().__init__("clinging", [move])
+
+    def node_recipe(self, place: Path, name: str, random: Random) -> NodeRecipe:
+        return clinging(super().node_recipe(place, name, random), place)
 
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> NetworkArena:
         arena = super().arena(place, workload, recorder, random)
-        arena.began = partial(remove_check_of_the_lease, arena)
-        arena.is_pinned = True  # so that both holders have clients
+        cling_once_prepared(arena, place)
         return arena
 
 
