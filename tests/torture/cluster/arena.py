@@ -30,8 +30,10 @@ SELECT broker.name FROM posthouse.scope JOIN posthouse.lease USING (holder)
   JOIN posthouse.broker ON broker.incarnation = holder
 WHERE scope.name = %s AND lease.until > clock_timestamp()
 """
-_INCARNATION = "SELECT incarnation FROM posthouse.broker WHERE name = %s"
-_LEASES = "SELECT count(*) FROM posthouse.lease WHERE holder = %s"
+_HELD = """
+SELECT count(*) FROM posthouse.scope JOIN posthouse.broker ON broker.incarnation = holder
+WHERE broker.name = %s
+"""
 _OF_OTHERS = """
 SELECT count(*) FROM posthouse.scope
 WHERE holder IS DISTINCT FROM (SELECT incarnation FROM posthouse.broker WHERE name = %s)
@@ -64,6 +66,7 @@ class ClusterArena(Arena):
     """When they run, and have created the tables."""
     ready: Callable[[], Awaitable[None]] = _nothing
     """When topics and queues are there, before any client works with them."""
+    _connected: "set[asyncio.Task[None]]" = field(default_factory=set)
 
     async def ensure_running(self) -> BrokerProcess:
         """All brokers, with all clients at work."""
@@ -91,13 +94,27 @@ class ClusterArena(Arena):
             alive = [name for name, node in self.nodes.items() if node.is_alive]
             name = home if self.is_pinned else self.choices.choice(alive)
             if name in alive:
+                living = asyncio.create_task(client.live(self.addresses(name)))
+                self._connected.add(living)
+                living.add_done_callback(self._connected.discard)
                 try:
-                    await client.live(self.addresses(name))
+                    await living
+                except asyncio.CancelledError:
+                    own = asyncio.current_task()
+                    if own is None or own.cancelling():
+                        raise  # it does not only hang up
                 except LOST:
                     pass
                 except (Refused, Closed):
                     self.recorder.refused()
             await asyncio.sleep(RETRY_SECONDS)
+
+    def hang_up(self) -> None:
+        """Half of the clients connect again, to any broker that they know: those of queues would stay with a
+        broker that is alive, whoever serves their queues."""
+        connected = sorted(self._connected, key=lambda task: task.get_name())
+        for living in self.random.sample(connected, len(connected) // 2):
+            living.cancel()
 
     def addresses(self, name: str) -> Addresses:
         return replace(self.nodes[name].addresses, broker=name, answer_seconds=ANSWER_SECONDS)
@@ -125,17 +142,11 @@ class ClusterArena(Arena):
             assert time.monotonic() < deadline, problem
             await asyncio.sleep(0.05)
 
-    async def incarnation(self, name: str) -> object:
-        """Of the broker as it runs now. One that was fenced goes on as another."""
-        row = await self._asked(_INCARNATION, name)
-        assert row is not None, f"the database does not know {name}"
-        return row[0]
-
-    async def fenced(self, incarnation: object) -> None:
+    async def replaced(self, name: str) -> None:
         """Wait until other brokers have taken all that this one held."""
         deadline = time.monotonic() + HOLDER_SECONDS
-        while await self._asked(_LEASES, incarnation) != (0,):
-            assert time.monotonic() < deadline, f"no broker takes over from {incarnation}"
+        while await self._asked(_HELD, name) != (0,):
+            assert time.monotonic() < deadline, f"no broker takes over from {name}"
             await asyncio.sleep(0.05)
 
     async def order(self, path: str, body: object = None) -> None:

@@ -63,14 +63,14 @@ class TwoHolders(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         name = await victim(arena)
-        incarnation = await arena.incarnation(name)
         recipe = arena.recipes[name]
         assert isinstance(recipe, ConvincedRecipe)
         arena.recorder.fault(f"{name} believes in its lease")
         recipe.convinced.touch()
         try:
             await sleep(TIMES.seconds)
-            await arena.fenced(incarnation)
+            await arena.replaced(name)
+            arena.hang_up()
             await sleep(arena.random.choice(_BEYOND_LEASE))
             if not self._is_checked:
                 await arena.progress(BOTH_WRITE)
