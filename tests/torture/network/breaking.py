@@ -77,6 +77,18 @@ def _not_taken(follower: Follower, news: Sequence[LogNews]) -> None:
     """No-op."""
 
 
+_FORGET = """
+CREATE FUNCTION posthouse.forget_{table}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    IF {is_of_clients} THEN
+        NEW.namespaces := NULL;
+    END IF;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER forget BEFORE INSERT OR UPDATE ON posthouse.{table}
+FOR EACH ROW EXECUTE FUNCTION posthouse.forget_{table}()
+"""
+
+
 class Uncoordinated(NetworkKind):
     """The database does not refuse what brokers append to logs that feed queues of others."""
 
@@ -91,14 +103,9 @@ class Uncoordinated(NetworkKind):
 
 async def _forget_who_serves(database: str) -> None:
     async with await psycopg.AsyncConnection.connect(database, autocommit=True) as connection:
-        await connection.execute(
-            """
-            CREATE FUNCTION posthouse.uncoordinated() RETURNS trigger LANGUAGE plpgsql
-            AS $$ BEGIN NEW.namespaces := NULL; RETURN NEW; END $$
-            """
-        )
-        for table in ("topic", "log"):
-            await connection.execute(
-                f"CREATE TRIGGER uncoordinated BEFORE INSERT OR UPDATE ON posthouse.{table} "
-                "FOR EACH ROW EXECUTE FUNCTION posthouse.uncoordinated()".encode()
-            )
+        # Not of the reference logs of queues, which have names that no client can give: they would be lost.
+        for table, is_of_clients in (
+            ("topic", "NEW.name NOT LIKE ':%'"),
+            ("log", "EXISTS (SELECT FROM posthouse.topic WHERE id = NEW.topic AND name NOT LIKE ':%')"),
+        ):
+            await connection.execute(_FORGET.format(table=table, is_of_clients=is_of_clients).encode())
