@@ -64,8 +64,8 @@ def test_status_shows_the_leases_of_all_brokers(database: str, objects: str) -> 
     assert (lease["holder"], len(lease["scopes"])) == ("one", len(SCOPES))
     assert lease["seconds_left"] > 0 and found["free_scopes"] == []
     [row] = [line.split() for line in shown.splitlines() if "groups/" in line]
-    everything = "coordinator groups/00-63 housekeeping/00-15 transactions/00-63"
-    assert row == ["one", str(lease["epoch"]), *row[2:-5], str(len(SCOPES)), *everything.split()]
+    everything = "coordinator groups/00-63 housekeeping/00-15 namespaces/00-15 transactions/00-63"
+    assert row == ["one", str(lease["epoch"]), *row[2:-6], str(len(SCOPES)), *everything.split()]
     gone = posthouse("storage", "status", **place(database, objects)).stdout
     assert f"free scopes   {everything}" in gone and "lease of" not in gone
 

@@ -14,17 +14,19 @@ from tests.wire.amqp import Content
 CHANNEL = 1
 LOCAL = "127.0.0.1"
 FANOUT = "everywhere"
+DEFAULT_VHOST = "/"
 
 
 class AmqpClient:
-    def __init__(self, host: str = LOCAL) -> None:
+    def __init__(self, host: str = LOCAL, vhost: str = DEFAULT_VHOST) -> None:
         self._wire = AmqpWire(AMQP_PORT, host)
+        self._vhost = vhost
         self.arrived: list[Content] = []
         """Messages that came while an answer was waited for."""
 
     async def open(self) -> Self:
         try:
-            await self._wire.open()
+            await self._wire.open(vhost=self._vhost)
         except (OSError, EOFError, AssertionError, Closed) as error:
             self.close()
             raise Lost(repr(error)) from None

@@ -2,24 +2,39 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
 from pamqp.commands import Basic, Confirm, Tx
 
 from tests.checker.history import Ack, Deliver, Drained, Outcome, Publish
-from tests.simulation.amqp_client import FANOUT, LOCAL, AmqpClient, value_of
+from tests.simulation.amqp_client import DEFAULT_VHOST, FANOUT, LOCAL, AmqpClient, value_of
 from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
 from tests.simulation.recorder import Recorder
 from tests.wire.amqp import Content
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """Where queues are found."""
+
+    vhost: str = DEFAULT_VHOST
+    host: Callable[[], str] = lambda: LOCAL
+    """Is called for each connection: it may be that of another broker."""
+
+    def client(self) -> AmqpClient:
+        return AmqpClient(self.host(), self.vhost)
+
+
+HERE = QueuePlace()
+
+
 class Publisher:
     def __init__(
-        self, recorder: Recorder, random: Random, queues: list[str], host: Callable[[], str] = lambda: LOCAL
+        self, recorder: Recorder, random: Random, queues: list[str], place: QueuePlace = HERE
     ) -> None:
-        """`host` is called for each connection: it may be that of another broker."""
-        self._host = host
+        self._place = place
         self.recorder = recorder
         self.random = random
         self.queues = queues
@@ -72,7 +87,7 @@ class Publisher:
 
     async def _connect(self) -> AmqpClient:
         if self._client is None:
-            client = await AmqpClient(self._host()).open()
+            client = await self._place.client().open()
             self._client = client
             self._tag = 0
             try:
@@ -92,17 +107,15 @@ class Publisher:
 class QueueConsumer:
     """One life of a consumer: a connection, some messages, and an end that may be abrupt."""
 
-    def __init__(
-        self, recorder: Recorder, random: Random, queue: str, host: Callable[[], str] = lambda: LOCAL
-    ) -> None:
-        self._host = host
+    def __init__(self, recorder: Recorder, random: Random, queue: str, place: QueuePlace = HERE) -> None:
+        self._place = place
         self.recorder = recorder
         self.random = random
         self.queue = queue
         self.process = recorder.process()
 
     async def live(self) -> None:
-        client = await AmqpClient(self._host()).open()
+        client = await self._place.client().open()
         try:
             in_transactions = self.random.random() < 0.5
             if in_transactions:
@@ -178,10 +191,12 @@ async def consume_queue(consumer: QueueConsumer) -> None:
             await asyncio.sleep(PAUSE)
 
 
-async def drain(recorder: Recorder, queue: str, host: str = LOCAL, values: list[int] | None = None) -> None:
+async def drain(
+    recorder: Recorder, queue: str, place: QueuePlace = HERE, values: list[int] | None = None
+) -> None:
     """For the end, when everything works and nobody else consumes. `values` are those that an attempt has got
     before it failed."""
-    client = await AmqpClient(host).open()
+    client = await place.client().open()
     values = [] if values is None else values
     while (value := await client.get(queue)) is not None:
         values.append(value)

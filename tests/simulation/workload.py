@@ -4,18 +4,18 @@ Not all of them at once: a seed has producers, and of the other parts any that i
 does is not always mixed with all the others, and a seed takes less time.
 """
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tests.checker.history import Partition
 from tests.checker.report import Anomaly
-from tests.simulation.amqp_client import LOCAL
+from tests.simulation.amqp_client import DEFAULT_VHOST
 from tests.simulation.consuming import Consumer, consume, trim
 from tests.simulation.kafka_client import KafkaClient
 from tests.simulation.membership import Member, take_part
 from tests.simulation.ownership import Ownership
 from tests.simulation.producing import Sender, produce
-from tests.simulation.queueing import Publisher, QueueConsumer, consume_queue, publish
+from tests.simulation.queueing import HERE, Publisher, QueueConsumer, QueuePlace, consume_queue, publish
 from tests.simulation.recorder import Recorder
 from tests.simulation.transactions import Processor, process
 from tests.simulation.world import World
@@ -40,17 +40,18 @@ class Workload:
         world: World,
         recorder: Recorder,
         connect: Callable[[], KafkaClient],
-        queue_host: Callable[[], str] = lambda: LOCAL,
+        queue_places: Sequence[QueuePlace] = (HERE,),
     ) -> None:
-        """Every client of queues asks for its `queue_host` when it connects."""
-        self._queue_host = queue_host
+        """If there are queues, there are some in each of the `queue_places`."""
         self._world = world
         self._random = world.random("workload")
         self._recorder = recorder
         self._connect = connect
         self._ownership = Ownership()
         self.parts = [part for part, share in PARTS.items() if self._random.random() < share]
-        self.queues = QUEUES if "queues" in self.parts else []
+        self._places = queue_places if "queues" in self.parts else ()
+        self.queues = {queue: place for place in self._places for queue in _queues_of(place)}
+        """Where each of them is."""
 
     def work(self) -> list[Work]:
         """What comes to an end of its own."""
@@ -96,9 +97,10 @@ class Workload:
         return work
 
     def _publishers(self) -> list[Work]:
+        places = [self._places[0], *self._places]
         publishers = [
-            Publisher(self._recorder, self._world.random(f"publisher {number}"), QUEUES, self._queue_host)
-            for number in range(2)
+            Publisher(self._recorder, self._world.random(f"publisher {number}"), _queues_of(place), place)
+            for number, place in enumerate(places)
         ]
         return [publish(publisher, self._random.randrange(2, 9)) for publisher in publishers]
 
@@ -128,10 +130,15 @@ class Workload:
 
     def _queue_consumers(self) -> list[Work]:
         work = []
-        for number, queue in enumerate((*QUEUES, self._random.choice(QUEUES))):
+        for number, queue in enumerate((*self.queues, self._random.choice(QUEUES))):
             random = self._world.random(f"queue consumer {number}")
-            work.append(consume_queue(QueueConsumer(self._recorder, random, queue, self._queue_host)))
+            work.append(consume_queue(QueueConsumer(self._recorder, random, queue, self.queues[queue])))
         return work
+
+
+def _queues_of(place: QueuePlace) -> list[str]:
+    """The history does not tell virtual hosts apart, so no two of them have a queue of the same name."""
+    return QUEUES if place.vhost == DEFAULT_VHOST else [f"{queue}.{place.vhost}" for queue in QUEUES]
 
 
 def partitions_of(topic: str) -> list[Partition]:

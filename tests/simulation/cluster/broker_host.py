@@ -46,6 +46,8 @@ class ClusterLimits:
     connection_buffer_bytes: int
     tail_bytes: int
     inline_bytes: int
+    vhosts: tuple[str, ...] = ()
+    """Besides the default one."""
 
 
 class Storages:
@@ -150,6 +152,7 @@ class BrokerHost:
             broker_name=self.name,
             database=DATABASE_URL,
             objects=OBJECTS_URL,
+            namespaces=self._limits.vhosts,
             connection_buffer_bytes=self._limits.connection_buffer_bytes,
             retention_check_seconds=_NEVER,
             auto_create_topics=False,

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from posthouse.broker.groups.committing import GroupOffsets
 from posthouse.broker.queues.left_referrals import Referral
 from posthouse.broker.queues.pending_referrals import PendingReferrals
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared.commits.commit_call import CommitCall
+from posthouse.storage.shared.commits.committer import Committer
 from tests.simulation.cluster.cluster_faults import KINDS
 from tests.simulation.cluster.database_server import DatabaseServer
 from tests.simulation.controls import OpenDoor
@@ -21,6 +23,7 @@ def _nothing(server: DatabaseServer) -> None:
 class ClusterControl:
     prepare: Callable[[DatabaseServer], None] = _nothing
     commit_call: type[CommitCall] = CommitCall
+    committer: type[Committer] = Committer
     group_offsets: type[GroupOffsets] = GroupOffsets
     referrals: type[PendingReferrals] = PendingReferrals
     kinds: Sequence[str] = tuple(KINDS)
@@ -29,6 +32,23 @@ class ClusterControl:
 
 def _no_fencing(server: DatabaseServer) -> None:
     server.tables.fences = False
+
+
+def _no_guard(server: DatabaseServer) -> None:
+    """A broker goes on appending to logs of namespaces that it has given up."""
+    server.tables.guards_queues = False
+
+
+def _slow(server: DatabaseServer) -> None:
+    """Loading takes long enough for others to write meanwhile."""
+    server.slowest_ns = 300_000_000
+
+
+class EarlyCommitter(Committer):
+    """Appends to logs of namespaces before their bindings are loaded."""
+
+    def take_namespaces(self, scope: Scope) -> None:
+        self.serve_namespaces(scope)
 
 
 class ForgottenReferrals(PendingReferrals):
@@ -49,5 +69,9 @@ CLUSTER_CONTROLS = {
         commit_call=VeryHastyCall, kinds=("kill", "database restart", "cut from database")
     ),
     "open-door": ClusterControl(group_offsets=OpenDoor),
+    "unguarded-queues": ClusterControl(prepare=_no_guard),
+    "early-service": ClusterControl(
+        prepare=_slow, committer=EarlyCommitter, kinds=("stop", "drain", "moved scopes")
+    ),
     "forgotten-referrals": ClusterControl(referrals=ForgottenReferrals),
 }

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
-from posthouse.model.scopes import COORDINATOR, SPREAD
+from posthouse.model.scopes import COORDINATOR, SPREAD, Scope, scope_of_namespace
 from tests.checker.history import Fault
 from tests.simulation.cluster.broker_host import BrokerHost
 from tests.simulation.cluster.database_server import DatabaseServer
@@ -17,8 +17,10 @@ from tests.simulation.recorder import Recorder
 LONGEST_DOWN = 6.0
 LONGEST_PAUSE = 9.0
 LONGEST_CUT = 9.0
-COORDINATORS = 0.4
+COORDINATORS = 0.2
 """How many faults of a broker are meant for the coordinator."""
+HOLDERS = 0.25
+"""How many for a broker that serves the queues of a virtual host."""
 
 
 class ClusterFaults:
@@ -32,6 +34,7 @@ class ClusterFaults:
         recorder: Recorder,
         random: Random,
         kinds: Sequence[str],
+        vhosts: Sequence[str],
     ) -> None:
         self._brokers = brokers
         self._server = server
@@ -40,6 +43,7 @@ class ClusterFaults:
         self._recorder = recorder
         self._random = random
         self._kinds = kinds
+        self._of_queues = [scope_of_namespace(vhost) for vhost in vhosts]
         for each in brokers:
             each.on_death = self._died
 
@@ -63,15 +67,24 @@ class ClusterFaults:
                 self._note(kind)
 
     def _chosen(self) -> BrokerHost:
-        """Any broker, and often the coordinator: the others then have to notice, and to take over."""
-        if self._random.random() < COORDINATORS:
-            tables = self._server.now()
-            holder = tables.scopes[COORDINATOR.name].holder
-            for each in self._brokers:
-                known = tables.brokers.get(each.name)
-                if known is not None and known.incarnation == holder:
-                    return each
-        return self._random.choice(self._brokers)
+        """Any broker, and often the coordinator or one that serves queues: others then have to notice, and to
+        take over."""
+        choice = self._random.random()
+        holder = None
+        if choice < COORDINATORS:
+            holder = self._holder(COORDINATOR)
+        elif choice < COORDINATORS + HOLDERS:
+            holder = self._holder(self._random.choice(self._of_queues))
+        return holder or self._random.choice(self._brokers)
+
+    def _holder(self, scope: Scope) -> BrokerHost | None:
+        tables = self._server.now()
+        holder = tables.scopes[scope.name].holder
+        for each in self._brokers:
+            known = tables.brokers.get(each.name)
+            if known is not None and known.incarnation == holder:
+                return each
+        return None
 
     def _later(self, longest: float, action: Callable[[], None]) -> None:
         world = self._server.world
@@ -146,8 +159,8 @@ class ClusterFaults:
     def _move_scopes(self) -> None:
         wanted = self._chosen().name
         others = [scope for scopes in SPREAD.values() for scope in scopes]
-        scopes = [COORDINATOR] if self._random.random() < 0.5 else self._random.sample(others, 20)
-        for scope in scopes:
+        choices = [COORDINATOR], self._of_queues, self._random.sample(others, 20)
+        for scope in self._random.choice(choices):
             self._server.execute(WANT, [scope.name, wanted])
 
     async def heal(self) -> None:

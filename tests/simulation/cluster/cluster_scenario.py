@@ -21,6 +21,7 @@ from posthouse.storage.shared.commits import commit_call
 from posthouse.storage.shared.membership import link
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.checker.judge import check
+from tests.simulation.amqp_client import DEFAULT_VHOST
 from tests.simulation.cluster.broker_host import BrokerHost, ClusterLimits
 from tests.simulation.cluster.cluster_client import ClusterClient
 from tests.simulation.cluster.cluster_controls import NO_CONTROL, ClusterControl
@@ -35,7 +36,7 @@ from tests.simulation.consuming import read_all
 from tests.simulation.kafka_client import KafkaClient, Refused
 from tests.simulation.kafka_wire import Lost
 from tests.simulation.producing import PAUSE
-from tests.simulation.queueing import drain
+from tests.simulation.queueing import QueuePlace, drain
 from tests.simulation.recorder import Recorder
 from tests.simulation.scenario import FAULTS_FROM_THE_START, SETTLED_SECONDS, Result, quiet
 from tests.simulation.workload import TOPICS, Workload, partitions_of
@@ -44,7 +45,12 @@ from tests.simulation.world import NS, Process, World
 LIMIT_SECONDS = 900
 BROKERS = 3
 FED = 0.5
-"""How many seeds have a queue that gets the records of transactions."""
+"""How many seeds have a queue that gets the records of one topic, or of the other."""
+LATEST_DECLARATION = 5.0
+VHOSTS = ("north", "south")
+"""The scopes of these and of the default one are three different ones."""
+HAVE_VHOSTS = 0.5
+"""How many seeds have them."""
 
 
 class ClusterScenario:
@@ -62,7 +68,8 @@ class ClusterScenario:
         control.prepare(self.server)
         self.recorder = Recorder(self.world)
         self.recorder.pace = self.random.choice((1, 10, 30))
-        limits = self._limits()
+        vhosts = VHOSTS if self.world.random("virtual hosts").random() < HAVE_VHOSTS else ()
+        limits = self._limits(vhosts)
         hosts = {f"127.0.0.{number}": f"broker-{number}" for number in range(1, BROKERS + 1)}
         self.addresses = list(hosts)
         self.brokers = [
@@ -76,6 +83,7 @@ class ClusterScenario:
             self.recorder,
             self.world.random("faults"),
             control.kinds,
+            (DEFAULT_VHOST, *vhosts),
         )
         self.loop = ClusterLoop(
             Process(self.world, CLIENTS),
@@ -95,15 +103,22 @@ class ClusterScenario:
         def queue_host() -> str:
             return hosts_of_queues.choice(self.addresses)
 
-        self.workload = Workload(self.world, self.recorder, self._client, queue_host)
-        self.fed_queue = FedQueue("outcomes", queue_host) if hosts_of_queues.random() < FED else None
+        places = [QueuePlace(vhost=vhost, host=queue_host) for vhost in (DEFAULT_VHOST, *vhosts)]
+        self.workload = Workload(self.world, self.recorder, self._client, places)
+        # What is trimmed is not in the queue either.
+        topics = ("outcomes",) if "trimming" in self.workload.parts else ("outcomes", "orders")
+        self.fed_queues = [
+            FedQueue(topic, places[0], self.recorder) for topic in topics if hosts_of_queues.random() < FED
+        ]
+        self._declares = hosts_of_queues.choice(("before topics", "before work", "during work"))
 
-    def _limits(self) -> ClusterLimits:
+    def _limits(self, vhosts: tuple[str, ...]) -> ClusterLimits:
         choose = self.random.choice
         return ClusterLimits(
             connection_buffer_bytes=choose((500, 5000, 1_000_000)),
             tail_bytes=choose((300, 5000, 1_000_000)),
             inline_bytes=512 * 1024,
+            vhosts=vhosts,
         )
 
     def _failed(self, who: str, context: dict[str, Any]) -> None:
@@ -135,8 +150,9 @@ class ClusterScenario:
             self.loop.bury()
         report = check(self.recorder.history)
         report.anomalies += self.workload.anomalies()
-        if self.fed_queue is not None and not self.failures:
-            report.anomalies += self.fed_queue.anomalies(self.recorder.history)
+        if not self.failures:
+            for queue in self.fed_queues:
+                report.anomalies += queue.anomalies(self.recorder.history)
         return Result(
             self.world.seed,
             report,
@@ -166,6 +182,9 @@ class ClusterScenario:
             faulty = self.loop.create_task(faults)
         attendance = asyncio.gather(*self.workload.attendance())
         work = asyncio.gather(*self.workload.work())
+        if self._declares == "during work":
+            await asyncio.sleep(random.random() * LATEST_DECLARATION)
+            await self._declare_fed_queues()
         await faulty
         await asyncio.sleep(random.choice((0.0, 1.0, 6.0)))
         await self.faults.heal()
@@ -176,12 +195,18 @@ class ClusterScenario:
         await self._read_everything()
         if self.workload.queues:
             await asyncio.sleep(SETTLED_SECONDS)
-        for queue in self.workload.queues:
-            await self._drain(queue)
-        if self.fed_queue is not None:
-            await self.fed_queue.read(self.recorder.history)
+        for queue, place in self.workload.queues.items():
+            await self._drain(queue, place)
+        for fed_queue in self.fed_queues:
+            await fed_queue.read()
+
+    async def _declare_fed_queues(self) -> None:
+        for queue in self.fed_queues:
+            await queue.declare()
 
     async def _create_topics(self) -> None:
+        if self._declares == "before topics":
+            await self._declare_fed_queues()
         client = self._client()
         while True:
             try:
@@ -193,8 +218,8 @@ class ClusterScenario:
                 self._topic_ids |= client.topics
                 client.disconnect()
                 break
-        if self.fed_queue is not None:
-            await self.fed_queue.declare()
+        if self._declares == "before work":
+            await self._declare_fed_queues()
 
     def _client(self) -> KafkaClient:
         self._clients += 1
@@ -214,12 +239,12 @@ class ClusterScenario:
                     await asyncio.sleep(PAUSE)  # a coordinator may just have been exchanged
             client.disconnect()
 
-    async def _drain(self, queue: str) -> None:
+    async def _drain(self, queue: str, place: QueuePlace) -> None:
         """As long as a broker says that it may not answer now, another one is asked."""
         values: list[int] = []
         while True:
             with contextlib.suppress(Lost, TimeoutError):
-                await drain(self.recorder, queue, self.random.choice(self.addresses), values)
+                await drain(self.recorder, queue, place, values)
                 return
             await asyncio.sleep(PAUSE)
 
@@ -240,6 +265,7 @@ class ClusterScenario:
                 (commit_call, "cut", cut),
                 (stores, "open_object_store", lambda url, **options: objects),
                 (engine, "CommitCall", self._control.commit_call),
+                (engine, "Committer", self._control.committer),
                 (groups, "GroupOffsets", self._control.group_offsets),
                 (namespaces, "PendingReferrals", self._control.referrals),
             ):

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from posthouse.model.scopes import scope_of_log
 from posthouse.records.references import references_batch
 from posthouse.storage.spaces import Space
 from tests.simulation.cluster.tables import (
@@ -24,11 +23,11 @@ from tests.simulation.cluster.tables import (
 
 _APPEND, _REFER, _TRIM = 0, 1, 2
 _REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED, _HAS_REFERRAL = 1, 2, 4, 8, 16, 32
-_DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _COORDINATED, _DELETED, _NOT_ADMITTED = range(
-    9
-)
-_OF_GROUPS = frozenset({1, 5, 13, 14, 19})
-_OF_TRANSACTIONS = frozenset({2, 3, 7, 26, 27})
+_DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _OF_ANOTHER, _DELETED, _NOT_ADMITTED = range(9)
+_OF_ANY = frozenset({1, 5, 13, 14, 19, 11, 12, 27, 28, 29})
+"""Spaces of groups, and of namespaces without their names in the keys."""
+_OF_TRANSACTIONS = frozenset({2, 3, 7, 26})
+_OF_NAMESPACES = frozenset({8, 9, 10})
 _REFERENCE_BYTES = 48
 _REMEMBERED = 5
 _SEQUENCES = 2**31
@@ -67,8 +66,8 @@ class Reference(NamedTuple):
     expires: int
 
 
-def _may_be_coordinated(operation: Operation) -> bool:
-    """Whether a broker that is not the coordinator may write this to a log that feeds queues."""
+def _may_feed_queues(operation: Operation) -> bool:
+    """Whether a broker that does not hold the scope of the log's namespace may write this to it."""
     flags = operation.flags
     is_committing = flags & _COMMITS and not flags & _HAS_REFERRAL
     return operation.kind == _APPEND and bool(flags & _TRANSACTIONAL) and not is_committing
@@ -98,7 +97,8 @@ class CommitGroupCall:
         self._changed = numbers(values[38])
         self._coordinates = "coordinator" in self._scopes
         self._transacts = any(each.startswith("transactions/") for each in self._scopes)
-        self._log_ids = log_ids
+        kinds = [each.split("/") for each in self._scopes]
+        self._namespaces = {int(each[1]) for each in kinds if each[0] == "namespaces"}
         self._logs = [replace(tables.logs[id]) if id in tables.logs else None for id in log_ids]
         self._producers = [tables.producers.get(each) for each in self._producer_ids]
         self._changed_producers: dict[int, None] = {}
@@ -118,16 +118,23 @@ class CommitGroupCall:
     def run(self) -> tuple[Any, ...]:
         tables = self._tables
         tables.check_lease(self._holder, self._epoch, self._scopes)
-        writable = _OF_GROUPS | _OF_TRANSACTIONS if self._transacts else _OF_GROUPS
+        writable = _OF_ANY
+        if self._transacts:
+            writable |= _OF_TRANSACTIONS
+        if self._namespaces:
+            writable |= _OF_NAMESPACES
         if not self._coordinates and not {put[1] for put in self._puts} <= writable:
-            raise Raised("PH006", "this state is changed by the coordinator only")
+            raise Raised("PH006", "this state is changed by the holder of another scope")
         own = tables.committers.get((self._holder, self._path))
         if own is None or own.number >= self._number:
             raise Raised("PH002", f"commit {self._number} of path {self._path} came too late")
         if own.number < self._number - 1:
             raise Raised("PH002", f"commit {self._number - 1} of path {self._path} is missing")
-        if any(each.kind == _REFER and self._logs[each.log - 1] is None for each in self._operations):
+        referring = [self._logs[each.log - 1] for each in self._operations if each.kind == _REFER]
+        if None in referring:
             raise Raised("PH003", "a log does not exist")
+        if any(log is not None and not log.is_deleted and self._is_of_another(log) for log in referring):
+            raise Raised("PH006", "references are written by the holder of their scope only")
         at = 0
         while at < len(self._operations):
             end = at
@@ -144,7 +151,7 @@ class CommitGroupCall:
             operation = self._operations[i]
             self._check_may_write(operation)
             verdict = self._verdicts[i] = self._verdict(i, operation)
-            is_left_out = verdict == _COORDINATED and operation.flags & _CONTROL
+            is_left_out = verdict == _OF_ANOTHER and operation.flags & _CONTROL
             if verdict >= _FENCED and (operation.flags & _REQUIRED or is_left_out):
                 self._voided.add(commit)
         if commit in self._voided:
@@ -171,27 +178,23 @@ class CommitGroupCall:
                 self._trim(i, operation, log)
 
     def _check_may_write(self, operation: Operation) -> None:
-        if self._coordinates:
-            return
         flags = operation.flags
         is_own = flags & _CONTROL or (flags & _TRANSACTIONAL and operation.admission is None)
-        if operation.kind == _REFER or (is_own and not self._transacts):
-            raise Raised(
-                "PH006",
-                "references are written by the coordinator only, transactions by the holder of their scope",
-            )
-        if operation.kind == _TRIM:
-            scope = scope_of_log(self._log_ids[operation.log - 1])
-            if scope.name not in self._scopes:
-                raise Raised("PH006", f"a log is trimmed by the coordinator, or by the holder of {scope}")
+        if is_own and not self._coordinates and not self._transacts:
+            raise Raised("PH006", "transactions are written by the holder of their scope")
+
+    def _is_of_another(self, log: LogRow) -> bool:
+        if log.namespaces is None or not self._tables.guards_queues:
+            return False
+        return log.namespaces not in self._namespaces
 
     def _verdict(self, i: int, operation: Operation) -> int:
         log = self._logs[operation.log - 1]
         if operation.kind != _REFER:
             if log is None or log.is_deleted:
                 return _DELETED
-            if log.is_coordinated and not self._coordinates and not _may_be_coordinated(operation):
-                return _COORDINATED
+            if self._is_of_another(log) and not _may_feed_queues(operation):
+                return _OF_ANOTHER
         if operation.admission is not None and not self._is_admitted(operation):
             return _NOT_ADMITTED
         if operation.producer == 0:

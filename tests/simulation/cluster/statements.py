@@ -98,7 +98,7 @@ def _loaded_cluster(tables: Tables, values: Any) -> list[Row]:
 def _topic_rows(tables: Tables, chosen: Sequence[UUID] | None) -> list[Row]:
     ids = tables.topics if chosen is None else chosen
     return [
-        (id, topic.name, topic.partitions, topic.overrides, topic.is_coordinated)
+        (id, topic.name, topic.partitions, topic.overrides, topic.namespaces)
         for id in ids
         if (topic := tables.topics.get(id)) is not None and not topic.is_deleted
     ]
@@ -109,28 +109,46 @@ def _log_row(log: LogRow) -> Row:
 
 
 def _create_topics(tables: Tables, values: Sequence[Any]) -> list[Row]:
-    for id, name, partitions, overrides, coordinated in zip(*values, strict=True):
-        is_coordinated = coordinated or (int(Space.SOURCES), name.encode()) in tables.state
-        tables.topics.setdefault(id, TopicRow(name, partitions, dict(overrides.obj), is_coordinated))
+    for id, name, partitions, overrides, namespaces in zip(*values, strict=True):
+        _, announced = tables.state.get((int(Space.SOURCES), name.encode()), (None, None))
+        if namespaces is None and announced is not None:
+            namespaces = announced[0]
+        tables.topics.setdefault(id, TopicRow(name, partitions, dict(overrides.obj), namespaces))
     return []
 
 
 def _change_topic(tables: Tables, values: Sequence[Any]) -> list[Row]:
-    partitions, overrides, coordinated, id = values
+    partitions, overrides, id = values
     topic = tables.topics.get(id)
     if topic is None or topic.is_deleted:
         return []
-    is_coordinated = coordinated or topic.is_coordinated
-    tables.topics[id] = TopicRow(topic.name, partitions, dict(overrides.obj), is_coordinated)
+    topic.partitions, topic.overrides = partitions, dict(overrides.obj)
     return _one(id)
 
 
-def _uncoordinated(tables: Tables, values: Sequence[Any]) -> list[Row]:
+def _scopeless(tables: Tables, values: Sequence[Any]) -> list[Row]:
     return [
         (topic.name,)
         for topic in tables.topics.values()
-        if topic.name in values[0] and not topic.is_coordinated and not topic.is_deleted
+        if topic.name in values[0] and topic.namespaces is None and not topic.is_deleted
     ]
+
+
+def _give_topics(tables: Tables, values: Sequence[Any]) -> list[Row]:
+    namespaces, ids = values
+    for id in ids:
+        topic = tables.topics.get(id)
+        if topic is not None and topic.namespaces is None:
+            topic.namespaces = namespaces
+    return []
+
+
+def _give_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
+    namespaces, ids = values
+    for log in tables.logs_of(ids):
+        if log.namespaces is None:
+            log.namespaces = namespaces
+    return []
 
 
 def _put_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
@@ -139,13 +157,7 @@ def _put_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
         for partition in range(topic.partitions):
             number = tables.log_id(id, partition)
             if number not in tables.logs:
-                tables.logs[number] = LogRow(number, id, partition, topic.is_coordinated)
-    return []
-
-
-def _coordinate_logs(tables: Tables, values: Sequence[Any]) -> list[Row]:
-    for log in tables.logs_of(values[0]):
-        log.is_coordinated = True
+                tables.logs[number] = LogRow(number, id, partition, topic.namespaces)
     return []
 
 
@@ -313,6 +325,15 @@ def _of_space(tables: Tables, values: Sequence[int]) -> list[Row]:
     return [(key, value) for (space, key), (_, value) in tables.state.items() if space == wanted]
 
 
+def _of_namespaces(tables: Tables, values: Sequence[Any]) -> list[Row]:
+    (shards,) = values
+    return [
+        (space, key, value)
+        for (space, key), (owner, value) in tables.state.items()
+        if space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES) and shard_of(owner) in shards
+    ]
+
+
 def _of_owners(tables: Tables, values: Sequence[Any]) -> list[Row]:
     wanted, _, hashes = values
     return [
@@ -375,7 +396,6 @@ _BY_TEXT: dict[str, Statement] = {
     "SELECT posthouse.release_scope(%s, %s, %s)": _function(Tables.release_scope),
     DRAIN: _function(Tables.drain_broker),
     WANT: _function(Tables.want_scope),
-    "SELECT check_coordinator(%s, %s)": _function(Tables.check_coordinator),
     # Commits
     commit_call._CALL: lambda tables, values: [CommitGroupCall(tables, values).run()],
     commit_call._OPEN: lambda tables, values: [open_commit_path(tables, *values)],
@@ -385,6 +405,7 @@ _BY_TEXT: dict[str, Statement] = {
     follower._RECORD_LOSS: _function(Tables.record_loss),
     # Topics and logs
     loading._CLUSTER: _loaded_cluster,
+    loading.AWAITS_SCOPES: lambda tables, values: _one(False),
     loading._TOPICS: lambda tables, values: _topic_rows(tables, None),
     f"{loading._TOPICS} AND id = ANY (%s)": lambda tables, values: _topic_rows(tables, values[0]),
     loading._LOGS: lambda tables, values: [_log_row(each) for each in tables.logs.values()],
@@ -395,9 +416,10 @@ _BY_TEXT: dict[str, Statement] = {
     "SELECT log, last, first, producer FROM aborted": _aborted_rows,
     definitions._CREATE_TOPICS: _create_topics,
     definitions._CHANGE_TOPIC: _change_topic,
-    definitions._UNCOORDINATED: _uncoordinated,
+    definitions._SCOPELESS: _scopeless,
+    definitions._GIVE_TOPICS: _give_topics,
+    definitions._GIVE_LOGS: _give_logs,
     definitions._PUT_LOGS: _put_logs,
-    definitions._COORDINATE_LOGS: _coordinate_logs,
     definitions._NAMESAKES: _namesakes,
     definitions._DELETE_TOPICS: _delete_topics,
     definitions._DELETE_LOGS: _delete_logs,
@@ -405,10 +427,9 @@ _BY_TEXT: dict[str, Statement] = {
     definitions._NOTE_CHANGE: _function(Tables.note_change),
     definitions._PUT_STATE: _put_state,
     definitions._FOUND_LOGS: (
-        lambda tables, values: [
-            (*_log_row(each)[:3], each.is_coordinated) for each in tables.logs_of(values[0])
-        ]
+        lambda tables, values: [(*_log_row(each)[:3], each.namespaces) for each in tables.logs_of(values[0])]
     ),
+    "SELECT check_lease(%s, %s, %s)": _function(Tables.check_lease),
     topics_in_doubt.CHECK_LEASE: _function(Tables.check_lease),
     topics_in_doubt.LOCK_CHANGES: _nothing,
     "SELECT * FROM read_changes(%s)": _read_changes,
@@ -439,6 +460,7 @@ _BY_TEXT: dict[str, Statement] = {
     state_reader._OFFSETS_OF_SHARD: _offsets_of_shard,
     state_reader._OFFSETS_OF_GROUPS: _offsets_of_groups,
     state_reader._OF_SPACE: _of_space,
+    state_reader._OF_NAMESPACES: _of_namespaces,
     state_reader._KEYS_OF_TOPICS: _keys_of_topics,
 }
 STATEMENTS = {_text(text): run for text, run in _BY_TEXT.items()}

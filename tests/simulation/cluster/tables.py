@@ -58,7 +58,8 @@ class TopicRow:
     name: str
     partitions: int
     overrides: dict[str, Any]
-    is_coordinated: bool
+    namespaces: int | None
+    """The number of the scope of namespaces that it belongs to."""
     is_deleted: bool = False
 
 
@@ -67,7 +68,7 @@ class LogRow:
     id: int
     topic: UUID
     partition: int
-    is_coordinated: bool
+    namespaces: int | None
     start: int = 0
     next: int = 0
     bytes: int = 0
@@ -123,6 +124,8 @@ class Tables:
     fences: bool = True
     """Whether a broker whose scopes others have taken is refused. A negative control shows what that is good
     for."""
+    guards_queues: bool = True
+    """Whether only the holder of its scope appends to a log that feeds queues. As above."""
     cluster: tuple[str, bytes] | None = None
     loss: str | None = None
     brokers: dict[str, BrokerRow] = field(default_factory=dict)
@@ -183,9 +186,6 @@ class Tables:
         for name in scopes:
             if self.scopes[name].holder != holder:
                 raise Raised("PH001", f"the broker does not hold the scope {name}")
-
-    def check_coordinator(self, holder: UUID, epoch: int) -> None:
-        self.check_lease(holder, epoch, [COORDINATOR.name])
 
     def take_lease(self, holder: UUID, seconds: float, seen: str) -> dict[str, Any]:
         lost = self.find_loss(holder, json.loads(seen))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from posthouse.model.clock import Clock
 from posthouse.model.errors import StorageClosed, StorageFenced
 from posthouse.model.ids import PartitionId
-from posthouse.model.scopes import COORDINATOR
+from posthouse.model.scopes import COORDINATOR, NAMESPACES, SCOPES
 from posthouse.model.topic_config import Latency, TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.metrics import StorageMetrics
@@ -29,7 +29,7 @@ ANSWER_SECONDS = 6.0
 
 
 class Member:
-    """`open` first. It knows the topics that were there then."""
+    """`open` first. It knows the topics that were there then, and serves the namespaces of its lease."""
 
     def __init__(
         self,
@@ -87,11 +87,12 @@ class Member:
         await self.committer.open()
         if self.coordinates:
             self.committer.coordinates = True
-            self.committer.append_to_coordinated()
+        self.committer.serve_namespaces(*filter(self.lease.holds, NAMESPACES))
 
     async def reload(self) -> None:
         connection = await self.database.connect("tests")
-        loaded = await load(connection, TopicConfig(), coordinates=self.coordinates)
+        has_all = all(map(self.lease.holds, SCOPES))
+        loaded = await load(connection, TopicConfig(), coordinates=self.coordinates, has_all=has_all)
         await connection.close()
         self.topics = {topic.name: topic for topic in loaded.topics.values()}
         for each in loaded.logs:

@@ -135,6 +135,13 @@ async def make_shared(
     return made
 
 
+async def serve(storage: SharedStorage, *scopes: Scope) -> None:
+    """Namespaces that the lease of the broker has, as after their load."""
+    for scope in scopes:
+        await storage.take_namespaces(scope)
+        storage.serve_namespaces(scope)
+
+
 async def keep_logs(storage: SharedStorage, lease: TestLease) -> None:
     """Of all scopes of housekeeping that the broker holds, as its keeper does it."""
     for scope in HOUSEKEEPING:

@@ -53,7 +53,7 @@ async def test_a_batch_needs_the_very_admission(
         with pytest.raises(OperationRefused) as before:
             await member.commit([batch(partition, 0)])
         assert isinstance(before.value.reason, NotLeader)
-        await shared.commit(admissions(transaction(), [partition]))
+        await shared.commit([transaction().put(), *admissions(transaction(), [partition])])
         [outcome] = await member.commit([batch(partition, 0)])
         assert outcome.base_offset == 0
         for wrong in (
@@ -78,7 +78,7 @@ async def test_one_batch_that_is_not_admitted_voids_its_request_and_no_other(
     topic = make_topic(partitions=2)
     await shared.create_topics([topic])
     admitted, other = topic.partition_ids()
-    await shared.commit(admissions(transaction(), [admitted]))
+    await shared.commit([transaction().put(), *admissions(transaction(), [admitted])])
     async with members(1, database, objects, clock) as [member]:
         both = member.commit([batch(admitted, 0), batch(other, 0)])
         alone = member.commit([batch(admitted, 0)])
@@ -124,7 +124,7 @@ async def test_no_batch_lies_behind_the_end_of_its_transaction(
             return True
 
         while ended < 40:
-            await shared.commit(admissions(transaction(), [partition]))
+            await shared.commit([transaction().put(), *admissions(transaction(), [partition])])
             assert await append(taken)
             taken += 1
             appending = asyncio.create_task(append(taken))

@@ -65,7 +65,9 @@ async def test_state_that_every_broker_keeps(shared: SharedStorage, direct: Data
         if space is Space.PRODUCERS:
             continue
         before = (await changes(direct, 0)).last
-        await shared.commit([Put(space, b"." * 24, b"1"), append(topic.partition(0), b"1")])
+        # The key of an admission does not name the transactional id; that is stored with it.
+        puts = [Put(each, b"." * 24, b"1") for each in {space, Space.TRANSACTIONS}]
+        await shared.commit([*puts, append(topic.partition(0), b"1")])
         found = await changes(direct, before)
         assert found.spaces == ({space} if space in CLUSTER_WIDE else set()), space
         assert found.last == before + (space in CLUSTER_WIDE)

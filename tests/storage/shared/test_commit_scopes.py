@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.broker.routing.encoding import exchange_key
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader
 from posthouse.model.ids import PartitionId, TopicId
@@ -16,10 +17,12 @@ from posthouse.model.scopes import (
     COORDINATOR,
     GROUPS,
     HOUSEKEEPING,
+    NAMESPACES,
     TRANSACTIONS,
     Scope,
     scope_of_group,
     scope_of_job,
+    scope_of_namespace,
     scope_of_transactional_id,
 )
 from posthouse.records.batch import parse_header
@@ -34,7 +37,7 @@ from posthouse.storage.spaces import Space
 from tests.storage.batches import append, make_topic
 from tests.storage.shared.faulty_objects import FaultyObjectStore
 from tests.storage.shared.members import Member
-from tests.storage.shared.opened import make_member, make_shared, take_lease
+from tests.storage.shared.opened import make_member, make_shared, serve, take_lease
 from tests.storage.shared.test_admissions import batch as admitted_batch
 from tests.storage.shared.test_commits_of_members import numbered
 
@@ -42,6 +45,8 @@ TOPIC = make_topic(partitions=2)
 PARTITION, OTHER = TOPIC.partition_ids()
 ORDERS, MAILS = scope_of_group("orders"), scope_of_group("mails")
 JOB = scope_of_transactional_id("id")
+SHOP = scope_of_namespace("shop")
+EXCHANGE = exchange_key("shop", "events")
 
 
 def offset(group: str, value: bytes | None = b"7", topic: TopicId = TOPIC.id) -> Put:
@@ -74,10 +79,14 @@ def marker(
         ([Put(Space.SHARE_PROGRESS, bytes(40), b"")], set()),
         ([Put(Space.GROUP_CONFIGS, b"mails", b"")], {COORDINATOR}),
         ([Put(Space.USERS, b"ada", b"")], {COORDINATOR}),
-        ([Put(Space.QUEUE_PROGRESS, bytes(40), b""), offset("orders")], {COORDINATOR, ORDERS}),
-        ([Trim(PARTITION, 1)], {COORDINATOR}),
+        ([Put(Space.QUEUE_PROGRESS, bytes(40), b""), offset("orders")], {ORDERS}),
+        ([Put(Space.EXCHANGES, EXCHANGE, b"")], {SHOP}),
+        ([Put(Space.BINDINGS, EXCHANGE, b""), Put(Space.QUEUES, EXCHANGE, None)], {SHOP}),
+        ([Put(space, bytes(40), b"") for space in (Space.SCHEDULE, Space.DUE, Space.SOURCES)], set()),
+        ([Trim(PARTITION, 1)], set()),
+        ([Trim(PARTITION, 1, SHOP)], {SHOP}),
         ([Trim(PARTITION, 1, HOUSEKEEPING[3])], {HOUSEKEEPING[3]}),
-        ([Refer(OTHER, [Run(PARTITION, 0, 1, 1)])], {COORDINATOR}),
+        ([Refer(OTHER, [Run(PARTITION, 0, 1, 1)])], set()),
         ([numbered(PARTITION, 0, transactional=True), offset("orders")], {COORDINATOR, ORDERS}),
         ([admitted_batch(PARTITION, 0)], set()),
         # The end of a transaction
@@ -87,7 +96,7 @@ def marker(
         ([Put(Space.TRANSACTION_OFFSETS, b"\0\2id", None), offset("orders")], {JOB}),
         ([Put(Space.TRANSACTIONS, b"id", b""), Put(Space.ADMISSIONS, bytes(28), b"")], {JOB}),
         ([Put(Space.TRANSACTIONS, b"id", b""), Put(Space.REFERRALS, bytes(36), b"")], {JOB}),
-        ([Put(Space.REFERRALS, bytes(36), None)], {COORDINATOR}),
+        ([Put(Space.REFERRALS, bytes(36), None)], set()),
         ([marker(), Put(Space.GROUPS, b"mails", b"")], {COORDINATOR, MAILS}),
     ],
 )
@@ -105,6 +114,13 @@ def test_all_state_of_a_group_is_in_its_scope(group: str) -> None:
         Put(Space.SHARE_GROUPS, TOPIC.id + name, b""),
     ]
     assert scopes_of(puts) == {scope_of_group(group)}
+
+
+@given(st.text(), st.text())
+def test_definitions_of_a_namespace_are_in_its_scope(namespace: str, name: str) -> None:
+    key = exchange_key(namespace, name)
+    puts = [Put(space, key, b"") for space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)]
+    assert scopes_of(puts) == {scope_of_namespace(namespace)}
 
 
 @given(st.text(), st.integers(min_value=0))
@@ -142,16 +158,17 @@ async def test_the_holder_of_a_transactional_id_ends_its_transactions(
     await member.close()
 
 
-async def test_a_commit_to_a_coordinated_log_needs_a_referral(
+async def test_a_commit_to_a_log_of_a_namespace_needs_a_referral(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     """Else queues would never get the records. Whatever comes with the marker is void, too."""
-    topic = replace(make_topic(), is_coordinated=True)
+    topic = replace(make_topic(), scope=NAMESPACES[3])
     await shared.create_topics([topic])
     partition = topic.partition(0)
-    lease = await take_lease(database, scopes=[JOB])
+    lease = await take_lease(database, scopes=[JOB, SHOP, NAMESPACES[4]])
     member = await make_member(database, objects, clock, lease=lease, tail_bytes=1000)
     await member.open()
+    await serve(member, NAMESPACES[4])
     begun = numbered(partition, 0, transactional=True)
     begun.scope = JOB
     state = Put(Space.TRANSACTIONS, b"id", b"1")
@@ -174,7 +191,30 @@ async def test_a_commit_to_a_coordinated_log_needs_a_referral(
     await member.close()
 
 
-async def test_the_database_refuses_transactions_without_their_scope(
+async def test_the_holder_of_the_namespace_commits_without_a_referral(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """It writes the references itself. What it has only taken and does not serve, it may not."""
+    topic = replace(make_topic(), scope=NAMESPACES[3])
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    lease = await take_lease(database, scopes=[JOB, NAMESPACES[3]])
+    member = await make_member(database, objects, clock, lease=lease, tail_bytes=1000)
+    await member.open()
+    begun = numbered(partition, 0, transactional=True)
+    begun.scope = JOB
+    await member.commit([begun])
+    await member.take_namespaces(NAMESPACES[3])
+    with pytest.raises(OperationRefused) as refused:
+        await member.commit([marker(partition, JOB)])
+    assert isinstance(refused.value.reason, NotLeader)
+    member.serve_namespaces(NAMESPACES[3])
+    [end] = await member.commit([marker(partition, JOB)])
+    assert (end.base_offset, end.refusal) == (1, None)
+    await member.close()
+
+
+async def test_the_database_refuses_state_and_transactions_without_their_scope(
     shared: SharedStorage,
     database: Database,
     objects: FaultyObjectStore,
@@ -190,8 +230,9 @@ async def test_the_database_refuses_transactions_without_their_scope(
         [marker(partition, JOB)],
         [numbered(partition, 0, transactional=True)],
         [Put(Space.TRANSACTIONS, b"id", b"1")],
-        [Put(Space.REFERRALS, bytes(36), b"")],
         [Put(Space.ADMISSIONS, bytes(28), b"")],
+        [Put(Space.EXCHANGES, EXCHANGE, b"")],
+        [Put(Space.GROUP_CONFIGS, b"orders", b"")],
     ):
         member = Member(database, objects, clock, await take_lease(database, scopes=[ORDERS]))
         await member.open()
@@ -342,3 +383,90 @@ async def test_the_scope_of_a_shard_is_the_same_in_the_database(database: Databa
         for group in ("orders", "mails", "", "g" * 300):
             found = await connection.execute("SELECT shard_of(%s)", [group.encode()])
             assert [GROUPS[shard] for [shard] in await found.fetchall()] == [scope_of_group(group)]
+
+
+async def test_the_database_lets_holders_of_one_kind_not_write_the_state_of_another(
+    shared: SharedStorage,
+    database: Database,
+    objects: FaultyObjectStore,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the broker believes. With both kinds of scopes it may write both."""
+    of_queues = [Put(space, EXCHANGE, b"") for space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)]
+    of_jobs = [Put(space, b"id", b"") for space in (Space.TRANSACTIONS, Space.FENCES)]
+    monkeypatch.setattr(committer, "scopes_of", lambda operations: set())
+    serving = Member(database, objects, clock, await take_lease(database, scopes=[SHOP, JOB]))
+    await serving.open()
+    await serving.commit(of_queues)
+    for each in of_jobs:
+        with pytest.raises(ScopeNeeded, match="another scope"):
+            await serving.commit([each])
+    monkeypatch.setattr(committer, "scopes_of", lambda operations: {JOB})
+    await serving.commit([*of_jobs, *of_queues])
+    serving.committer.leave_namespaces(SHOP)
+    await serving.commit(of_jobs)
+    for each in of_queues:
+        with pytest.raises(ScopeNeeded, match="another scope"):
+            await serving.commit([each])
+    await serving.close()
+
+
+async def test_what_is_stored_while_a_namespace_is_loaded_opens_its_logs_to_no_other_commit(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """A definition names the scope before it is served. A record beside it knows nothing of queues."""
+    topic = replace(make_topic(), scope=SHOP)
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    lease = await take_lease(database, scopes=[SHOP])
+    member = await make_member(database, objects, clock, lease=lease)
+    await member.open()
+    with pytest.raises(ScopeNeeded, match="does not serve"):
+        await member.commit([Put(Space.EXCHANGES, EXCHANGE, b"")])
+    await member.take_namespaces(SHOP)
+    plain = replace(append(partition, b"x"), required=False)
+    [_], [refused], [_] = await asyncio.gather(
+        member.commit([Put(Space.EXCHANGES, EXCHANGE, b"1")]),
+        member.commit([plain]),
+        member.commit([Put(Space.EXCHANGES, EXCHANGE, b"2")]),
+    )
+    assert isinstance(refused.refusal, NotLeader)
+    # What waits from before it is served stays refused as well.
+    early = member.commit([replace(append(partition, b"early"), required=False)])
+    member.serve_namespaces(SHOP)
+    late = member.commit([append(partition, b"late")])
+    [[refused], [done]] = await asyncio.gather(early, late)
+    assert isinstance(refused.refusal, NotLeader)
+    assert (done.base_offset, done.refusal) == (0, None)
+    await member.close()
+
+
+async def test_every_commit_of_a_broker_that_serves_a_namespace_is_checked_for_its_scope(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """Also one that does not touch it: the broker would go on to believe that it serves the queues."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    member = Member(database, objects, clock, await take_lease(database, scopes=[SHOP]))
+    await member.open()
+    await member.commit([append(topic.partition(0), b"1")])
+    async with await database.connect("tests") as connection:
+        await connection.execute("UPDATE scope SET holder = NULL WHERE name = %s", [SHOP.name])
+    with pytest.raises(LeaseLost, match=f"does not hold the scope {SHOP}"):
+        await member.commit([append(topic.partition(0), b"2")])
+    assert member.fenced is not None
+    await member.close()
+
+
+async def test_the_scope_of_a_namespace_is_the_same_in_the_database(database: Database) -> None:
+    async with await database.connect("tests") as connection:
+        for number, scope in enumerate(NAMESPACES):
+            found = await connection.execute(
+                "SELECT scope_of_namespaces(%s), holder IS NULL FROM scope WHERE name = %s",
+                [number, scope.name],
+            )
+            assert await found.fetchall() == [(scope.name, True)]
+        for name in ("/", "shop", "", "n" * 300):
+            found = await connection.execute("SELECT shard_of(%s) %% 16", [name.encode()])
+            assert [NAMESPACES[shard] for [shard] in await found.fetchall()] == [scope_of_namespace(name)]

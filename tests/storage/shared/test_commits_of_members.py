@@ -13,7 +13,8 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, OutOfOrderSequence, StorageFenced, Unavailable, UnknownPartition
-from posthouse.model.ids import PartitionId
+from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.scopes import COORDINATOR, GROUPS, NAMESPACES, Scope
 from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
@@ -30,6 +31,8 @@ from tests.storage.batches import append, make_topic, read_all
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 from tests.storage.shared.members import Member, members
 from tests.storage.shared.opened import make_shared, take_lease
+
+SCOPE = NAMESPACES[3]
 
 
 def numbered(
@@ -68,10 +71,6 @@ async def removed(shared: SharedStorage, database: Database) -> None:
     """The rows of deleted topics."""
     connect = partial(database.connect, "tests")
     await Removal(connect, shared._lease, HousekeepingMetrics()).run_once()
-
-
-def coordinated(topic: Topic) -> Topic:
-    return replace(topic, is_coordinated=True)
 
 
 async def test_brokers_append_to_one_log(
@@ -169,16 +168,21 @@ async def test_a_failed_first_batch_of_a_new_epoch_is_awaited(
         assert (await member.commit([numbered(partition, 0, epoch=1)]))[0].base_offset == 0
 
 
-async def test_a_coordinated_log_refuses_appends_of_others(
+async def test_a_log_of_a_namespace_refuses_appends_of_others(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:
     plain, later = make_topic("plain"), make_topic("later", partitions=2)
-    internal = make_topic(":internal")
-    await shared.create_topics([plain, later, internal])
-    async with members(1, database, objects, clock) as [member]:
-        assert (await member.commit([append(later.partition(1), b"before")]))[0].base_offset == 0
-        await shared.update_topic(coordinated(later))
-        for partition in (later.partition(0), later.partition(1), internal.partition(0)):
+    of_queue = replace(make_topic(":queue"), scope=SCOPE)
+    await shared.create_topics([plain, later, of_queue])
+    refusing = [later.partition(0), later.partition(1), of_queue.partition(0)]
+    without: Sequence[Scope] = ()
+    for scopes in (without, [NAMESPACES[4], *GROUPS]):
+        member = Member(database, objects, clock, await take_lease(database, scopes=scopes))
+        await member.open()
+        if not scopes:
+            assert (await member.commit([append(later.partition(1), b"before")]))[0].base_offset == 0
+            await shared.give_topics([later], SCOPE)
+        for partition in refusing:
             optional = append(partition, b"refused")
             optional.required = False
             refused, done = await member.commit([optional, append(plain.partition(0), b"done")])
@@ -187,22 +191,95 @@ async def test_a_coordinated_log_refuses_appends_of_others(
             with pytest.raises(OperationRefused) as void:
                 await member.commit([append(partition, b"refused"), append(plain.partition(0), b"void")])
             assert isinstance(void.value.reason, NotLeader)
-    assert await values(database, objects, clock, plain.partition(0)) == [b"done"] * 3
+            [trimmed] = await member.commit([Trim(partition, 1)])
+            assert isinstance(trimmed.refusal, NotLeader)
+        [trimmed] = await member.commit([Trim(plain.partition(0), 0)])
+        assert trimmed.refusal is None
+        await member.close()
+    holder = Member(database, objects, clock, await take_lease(database, scopes=[SCOPE, NAMESPACES[4]]))
+    await holder.open()
+    outcomes = await holder.commit([append(partition, b"routed") for partition in refusing])
+    assert [(each.base_offset, each.refusal) for each in outcomes] == [(0, None), (1, None), (0, None)]
+    [trimmed] = await holder.commit([Trim(later.partition(1), 1)])
+    assert (trimmed.log_start, trimmed.refusal) == (1, None)
+    await holder.close()
+    assert await values(database, objects, clock, plain.partition(0)) == [b"done"] * 6
 
 
-async def test_a_topic_stays_coordinated(shared: SharedStorage, database: Database) -> None:
+async def test_references_are_written_by_the_holder_of_their_scope(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    topic, queue = make_topic(), replace(make_topic(":queue"), scope=SCOPE)
+    await shared.create_topics([topic, queue])
+    source, target = topic.partition(0), queue.partition(0)
+    holder = Member(database, objects, clock, await take_lease(database, scopes=[SCOPE]))
+    other = Member(database, objects, clock, await take_lease(database, scopes=[COORDINATOR, NAMESPACES[4]]))
+    for each in (holder, other):
+        await each.open()
+    record = append(source, b"1")
+    with pytest.raises(ScopeNeeded, match="references are written by the holder"):
+        await other.commit([record, Refer(target, [Run(source, 0, 1, 1, append=record)])])
+    again = append(source, b"2")
+    done = await holder.commit([again, Refer(target, [Run(source, 0, 1, 1, append=again)])])
+    assert [each.base_offset for each in done] == [0, 0]
+    assert other.fenced is None
+    for each in (holder, other):
+        await each.close()
+    assert await values(database, objects, clock, source) == [b"2"]
+
+
+async def test_a_topic_stays_in_its_scope(shared: SharedStorage, database: Database) -> None:
     topic = make_topic(partitions=1)
     await shared.create_topics([topic])
-    await shared.update_topic(coordinated(topic))
+    await shared.give_topics([topic], SCOPE)
+    await shared.give_topics([topic], NAMESPACES[4])
+    assert shared.topics[topic.id].scope == SCOPE
     more = make_topic(partitions=3, id=topic.id)
     await shared.update_topic(more)
+    assert shared.topics[topic.id] == replace(more, scope=SCOPE)
     connection = await database.connect("tests")
     found = await connection.execute(
-        "SELECT topic.coordinated, bool_and(log.coordinated), count(*) "
+        "SELECT topic.namespaces, min(log.namespaces), count(log.namespaces) "
         "FROM topic JOIN log ON log.topic = topic.id GROUP BY topic.id"
     )
-    assert await found.fetchall() == [(True, True, 3)]
+    assert await found.fetchall() == [(3, 3, 3)]
     await connection.close()
+
+
+async def test_a_log_gets_a_scope_while_another_broker_commits(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """What the holder has seen of the log when it has got it is all that others have written to it."""
+    topics = [make_topic(f"t{number}", partitions=3) for number in range(10)]
+    await shared.create_topics(topics)
+    refused = 0
+
+    async def work(member: Member, topic: Topic, given: asyncio.Event) -> None:
+        nonlocal refused
+        for partition in topic.partition_ids() * 20:
+            was_given = given.is_set()
+            [outcome] = await member.commit([replace(append(partition, b"x"), required=False)])
+            assert outcome.refusal is not None or not was_given
+            if outcome.refusal is not None:
+                assert isinstance(outcome.refusal, NotLeader)
+                refused += 1
+
+    async def give(topic: Topic, given: asyncio.Event) -> None:
+        await asyncio.sleep(0.02)
+        await shared.give_topics([topic], SCOPE)
+        given.set()
+        await shared.refresh(topic.partition_ids())
+        ends[topic.id] = [shared.bounds(each).end for each in topic.partition_ids()]
+
+    ends: dict[TopicId, list[int]] = {}
+    async with members(2, database, objects, clock) as made:
+        for topic in topics:
+            given = asyncio.Event()
+            await asyncio.gather(*(work(each, topic, given) for each in made), give(topic, given))
+    assert refused > 0
+    for topic in topics:
+        await shared.refresh(topic.partition_ids())
+        assert [shared.bounds(each).end for each in topic.partition_ids()] == ends[topic.id]
 
 
 async def test_a_deleted_log_refuses_appends_also_when_its_row_is_gone(
@@ -227,7 +304,7 @@ async def test_a_deleted_log_refuses_appends_also_when_its_row_is_gone(
     assert await values(database, objects, clock, stays.partition(0)) == [b"done"] * 2
 
 
-async def test_what_only_the_coordinator_commits(
+async def test_what_only_the_holder_of_a_scope_commits(
     shared: SharedStorage,
     database: Database,
     objects: FaultyObjectStore,
@@ -236,13 +313,11 @@ async def test_what_only_the_coordinator_commits(
 ) -> None:
     topic = make_topic(partitions=2)
     await shared.create_topics([topic])
-    [partition, other] = topic.partition_ids()
+    partition = topic.partition(0)
     marker = memoryview(build_marker(7, 0, commit=True, timestamp=5))
     forbidden: list[Operation] = [
         Put(Space.TRANSACTIONS, b"id", b"1"),
         Put(Space.USERS, b"ada", b"1"),
-        Trim(partition, 0),
-        Refer(other, [Run(partition, 0, 1, 1)]),
         Append(partition, marker, parse_header(marker)),
         numbered(partition, 0, transactional=True),
     ]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, shard_of_log
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, NAMESPACES, shard_of_log
 from posthouse.storage.shared.housekeeping.kept_logs import KeptLogs
 from tests.storage.batches import make_topic
 from tests.storage.shared.opened import TestLease
@@ -37,13 +37,19 @@ async def test_logs_of_scopes_that_were_taken(kept: KeptLogs) -> None:
         kept.take(GROUPS[0])
 
 
-def test_coordinated_logs_are_cleaned_by_the_coordinator(kept: KeptLogs, lease: TestLease) -> None:
+def test_logs_of_namespaces_are_cleaned_by_the_holder_of_their_scope(
+    kept: KeptLogs, lease: TestLease
+) -> None:
     topic = make_topic()
-    coordinated, internal = replace(topic, is_coordinated=True), replace(topic, name=":internal")
+    source = replace(topic, scope=NAMESPACES[3])
     assert kept.cleans(LOG, topic) and not kept.cleans(OTHER, topic)
-    assert not kept.cleans(LOG, coordinated) and not kept.cleans(LOG, internal)
-    lease.scopes.add(COORDINATOR)
-    assert kept.cleans(OTHER, coordinated) and kept.cleans(OTHER, internal) and not kept.cleans(OTHER, topic)
+    assert not kept.cleans(LOG, source) and kept.namespaces == []
+    lease.scopes |= {COORDINATOR, NAMESPACES[2]}
+    assert not kept.cleans(LOG, source) and kept.namespaces == [2]
+    lease.scopes.add(NAMESPACES[3])
+    assert kept.cleans(LOG, source) and kept.cleans(OTHER, source) and not kept.cleans(OTHER, topic)
+    assert kept.keeps(LOG) and not kept.keeps(OTHER), "bytes are moved by who keeps house"
+    assert kept.namespaces == [2, 3]
 
 
 async def test_a_release_waits_for_all_steps_of_the_scope(kept: KeptLogs) -> None:

@@ -1,7 +1,7 @@
 """Several brokers that commit in turn, one of them the coordinator: they are told what one storage tells.
 
-The memory engine is that one storage. It knows neither coordinated topics nor late appends to deleted ones:
-the test decides those itself.
+The memory engine is that one storage. It knows neither scopes of namespaces nor late appends to deleted
+topics: the test decides those itself.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, PosthouseError, UnknownPartition
+from posthouse.model.scopes import NAMESPACES, SCOPES
 from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.storage.definition_changes import DefinitionChange
@@ -51,7 +52,7 @@ _names = itertools.count()
 
 @dataclass(frozen=True)
 class Turn:
-    """Commits of one broker at the same time; 0 is the coordinator."""
+    """Commits of one broker at the same time; 0 is the coordinator, and number n holds `NAMESPACES[n]`."""
 
     broker: int
     topic: int
@@ -59,8 +60,11 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Coordinate:
+class Give:
+    """By the holder of the scope. The first one counts."""
+
     topic: int
+    scope: int
 
 
 @dataclass(frozen=True)
@@ -68,16 +72,25 @@ class Delete:
     topic: int
 
 
-def _appends(batches: Sequence[Batch]) -> Step:
-    return Step([replace(each, transactional=False) for each in batches], (), (), ())
+def _plain_step(batches: Sequence[Batch], trims: Sequence[tuple[int, int]]) -> Step:
+    return Step([replace(each, transactional=False) for each in batches], (), trims, ())
 
 
-APPENDS = st.lists(
-    BATCHES,
-    min_size=1,
-    max_size=4,
-    unique_by=lambda each: (each.log, each.producer[0]) if each.producer else object(),
-).map(_appends)
+def _of_any_broker(step: Step) -> Step:
+    """What a broker that does not hold the scope is refused as a whole, and may be: transactions are not."""
+    return _plain_step([each for each in step.batches if isinstance(each, Batch)], step.trims)
+
+
+APPENDS = st.builds(
+    _plain_step,
+    st.lists(
+        BATCHES,
+        min_size=1,
+        max_size=4,
+        unique_by=lambda each: (each.log, each.producer[0]) if each.producer else object(),
+    ),
+    st.lists(st.tuples(st.integers(0, LOGS - 1), st.integers(0, 12)), max_size=1),
+)
 NUMBERS = st.integers(0, TOPICS - 1)
 TURNS = st.one_of(
     st.builds(Turn, broker=st.just(0), topic=NUMBERS, steps=st.lists(STEPS, min_size=1, max_size=3)),
@@ -91,12 +104,15 @@ TURNS = st.one_of(
         steps=st.lists(APPENDS, min_size=1, max_size=3),
     ),
 )
-CHANGES = st.one_of(st.builds(Coordinate, topic=st.just(1)), st.builds(Delete, topic=st.just(2)))
+CHANGES = st.one_of(
+    st.builds(Give, topic=st.integers(1, 2), scope=st.integers(0, MEMBERS)),
+    st.builds(Delete, topic=st.just(2)),
+)
 
 
 @settings(max_examples=20)
 @given(turns=st.lists(st.one_of(TURNS, TURNS, TURNS, CHANGES), min_size=1, max_size=12))
-def test_any_turns_give_what_one_storage_gives(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
+def test_any_turns_give_what_one_storage_gives(pair: Pair, turns: list[Turn | Give | Delete]) -> None:
     pair.runner.run(_same(pair, turns))
 
 
@@ -115,43 +131,46 @@ def _definitions(database: Database, lease: TestLease) -> Definitions:
     )
 
 
-async def _same(pair: Pair, turns: list[Turn | Coordinate | Delete]) -> None:
-    lease = await take_lease(pair.database)
-    definitions = _definitions(pair.database, lease)
+async def _same(pair: Pair, turns: list[Turn | Give | Delete]) -> None:
+    of_members = NAMESPACES[1 : MEMBERS + 1]
+    leases = [await take_lease(pair.database, scopes=set(SCOPES) - set(of_members))]
+    leases += [await take_lease(pair.database, scopes=[each]) for each in of_members]
+    definitions = [_definitions(pair.database, lease) for lease in leases]
     topics = [make_topic(f"turns-{next(_names)}", partitions=LOGS) for _ in range(TOPICS)]
-    queues = make_topic(f"turns-{next(_names)}", partitions=2)
-    await definitions.create([*topics, queues])
+    queues = replace(make_topic(f"turns-{next(_names)}", partitions=2), scope=NAMESPACES[0])
+    await definitions[0].create([*topics, queues])
     memory = MemoryStorage(pair.clock)
     await memory.open()
     await memory.create_topics([*topics, queues])
-    brokers = [Member(pair.database, pair.objects, pair.clock, lease)]
-    brokers += [
-        Member(pair.database, pair.objects, pair.clock, await take_lease(pair.database, scopes=()))
-        for _ in range(MEMBERS)
-    ]
+    brokers = [Member(pair.database, pair.objects, pair.clock, lease) for lease in leases]
     for each in brokers:
         await each.open()
-    refusals: dict[int, type[PosthouseError]] = {}
+    holders: dict[int, int] = {}
+    deleted: set[int] = set()
     try:
         for turn in turns:
-            if isinstance(turn, Coordinate):
-                await definitions.change(replace(topics[turn.topic], is_coordinated=True))
-                refusals.setdefault(turn.topic, NotLeader)
+            if isinstance(turn, Give):
+                await definitions[turn.scope].give([topics[turn.topic]], NAMESPACES[turn.scope])
+                holders.setdefault(turn.topic, turn.scope)
             elif isinstance(turn, Delete):
-                await definitions.delete([topics[turn.topic].id])
-                refusals[turn.topic] = UnknownPartition
+                await definitions[0].delete([topics[turn.topic].id])
+                deleted.add(turn.topic)
             else:
-                await _take(turn, brokers, memory, topics[turn.topic], queues, refusals.get(turn.topic))
+                refusal: type[PosthouseError] | None = None
+                if turn.topic in deleted:
+                    refusal = UnknownPartition
+                elif holders.get(turn.topic, turn.broker) != turn.broker:
+                    refusal = NotLeader
+                await _take(turn, brokers, memory, topics[turn.topic], queues, refusal)
             pair.clock.advance(1)
-        kept = [topic for number, topic in enumerate(topics) if refusals.get(number) is not UnknownPartition]
+        kept = [topic for number, topic in enumerate(topics) if number not in deleted]
         await _check(pair, memory, [*kept, queues])
         assert [each.fenced for each in brokers] == [None] * len(brokers)
     finally:
         for each in brokers:
             await each.close()
-        lease = await take_lease(pair.database)
-        definitions = _definitions(pair.database, lease)
-        await definitions.delete([topic.id for topic in [*topics, queues]])
+        last = _definitions(pair.database, await take_lease(pair.database))
+        await last.delete([topic.id for topic in [*topics, queues]])
         connection = await pair.database.connect("tests")
         await connection.execute("DELETE FROM state")
         await connection.close()
@@ -168,11 +187,12 @@ async def _take(
     if turn.broker == 0 and refusal is UnknownPartition:
         return  # it has deleted the topic itself
     broker = brokers[turn.broker]
+    steps = turn.steps if refusal is None else [_of_any_broker(step) for step in turn.steps]
     found = await asyncio.gather(
-        *(broker.commit(step.operations(topic, queues)) for step in turn.steps), return_exceptions=True
+        *(broker.commit(step.operations(topic, queues)) for step in steps), return_exceptions=True
     )
-    if refusal is not None and turn.broker > 0:
-        for step, result in zip(turn.steps, found, strict=True):
+    if refusal is not None:
+        for step, result in zip(steps, found, strict=True):
             _check_refused(step, result, refusal)
         return
     expected = await asyncio.gather(

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 from posthouse.model.address import Address
 from posthouse.model.clock import ManualClock
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, TRANSACTIONS
+from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, NAMESPACES, TRANSACTIONS
 from posthouse.storage.shared.administration.status import read_status
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import Seen
@@ -77,7 +77,7 @@ async def test_leases_and_scopes_without_a_live_broker(logs: SharedLogs, clock: 
     ], "three has neither time nor scopes"
     assert 0 < found.leases[0].seconds_left <= 8
     assert found.leases[1].seconds_left == 0
-    free = (*GROUPS[5:], *HOUSEKEEPING, *TRANSACTIONS)
+    free = (*GROUPS[5:], *HOUSEKEEPING, *NAMESPACES, *TRANSACTIONS)
     assert found.free_scopes == ["groups/02", *(each.name for each in free)]
     for each in scopes:
         await each.close()

@@ -14,8 +14,9 @@ _OVERRIDES = {
 _CONFIG = TopicConfig().with_overrides(_OVERRIDES)
 
 
-def queue_topic(queue_id: bytes, lanes: int, scope: Scope) -> Topic:
-    """A partition for each lane, and one behind them for the stash. `scope` is that of its namespace."""
+def queue_topic(queue_id: bytes, lanes: int, scope: Scope | None) -> Topic:
+    """A partition for each lane, and one behind them for the stash. `scope` is that of its namespace, None in
+    a broker that is alone."""
     return Topic(
         id=new_topic_id(),
         name=f"{_QUEUE_PREFIX}{queue_id.hex()}",

@@ -211,7 +211,8 @@ class Namespace:
                 check_same_queue(known.definition, definition)
                 return known
             queue_id = os.urandom(16)
-            log = queue_topic(queue_id, definition.max_priority + 1, self.scope)
+            owner = self.scope if self._resources.storage.is_shared else None
+            log = queue_topic(queue_id, definition.max_priority + 1, owner)
             with self._host.sources.declaring(topic := self.topic_of(definition.name)):
                 await self._host.claim(topic, self.scope)
                 await self._stored.add_queue(queue_id, definition, log)

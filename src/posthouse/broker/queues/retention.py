@@ -20,6 +20,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from posthouse.broker.progress.progress import ProgressWriter
 from posthouse.broker.queues.backing_topics import QUEUE_TOPIC
@@ -41,6 +42,7 @@ from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import DataDamaged, NotFound
 from posthouse.model.ids import PartitionId
+from posthouse.model.scopes import DEFAULT_NAMESPACE, scope_of_namespace
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Trim
@@ -52,6 +54,8 @@ IsRead = Callable[[PartitionId], bool]
 ReadersOf = Callable[[Sequence[Topic]], Awaitable[IsRead]]
 """The answer is for the partitions of these topics."""
 
+_OF_TOPICS: Final = scope_of_namespace(DEFAULT_NAMESPACE)
+"""Its holder looks after topics that feed no queue."""
 _LANES_PER_TURN = 100
 """Lanes that are looked at before others get the event loop."""
 
@@ -157,7 +161,7 @@ class QueueRetention:
                 return  # there are queues that it has not seen
             self._ends, self._lowest = ends, lowest
             await self._trim(await self._consumed_trims(ends))
-            forsaken = await self._forsaken()
+            forsaken = await self._forsaken(ends)
             if forsaken:
                 await self._delete_forsaken(forsaken)
             await self._relieve(queues)
@@ -191,11 +195,14 @@ class QueueRetention:
         }
 
     def _consumed(self) -> list[Topic]:
-        """Topics whose records go when queues are done with them."""
+        """Topics whose records go when queues are done with them, and none that another broker's queues may
+        need."""
         return [
             topic
             for topic in self._storage.topics.values()
-            if topic.config.retention_consumed and not topic.is_internal
+            if topic.config.retention_consumed
+            and not topic.is_internal
+            and self._sources.serves(topic.scope or _OF_TOPICS)
         ]
 
     async def _store(self, lanes: Iterable[MessageLane]) -> set[MessageLane]:
@@ -309,22 +316,26 @@ class QueueRetention:
         found = await self._storage.find_timestamp(partition, self._clock.now_ms() - default_ms)
         return bounds.end if found is None else found.offset
 
-    async def _forsaken(self) -> list[Topic]:
+    async def _forsaken(self, ends: Mapping[PartitionId, int]) -> list[Topic]:
         """Topics that were made for a queue that is gone, and that no other queue and no group needs."""
-        unused = [topic for topic in self._consumed() if self._is_unused(topic)]
+        unused = [topic for topic in self._consumed() if self._is_unused(topic, ends)]
         is_read = await self._readers_of(unused)
         # A queue may have been declared meanwhile.
         return [
             topic
             for topic in unused
-            if self._is_unused(topic) and not any(map(is_read, topic.partition_ids()))
+            if self._is_unused(topic, ends) and not any(map(is_read, topic.partition_ids()))
         ]
 
-    def _is_unused(self, topic: Topic) -> bool:
+    def _is_unused(self, topic: Topic, ends: Mapping[PartitionId, int]) -> bool:
+        """Of a topic without a scope this broker does not know whether another one gives it to a queue."""
         return (
             topic.name not in self._sources.by_topic
             and topic.overrides.keys() == QUEUE_TOPIC.keys()
             and not any(each in self._lowest for each in topic.partition_ids())
+            and all(
+                each in ends and self._sources.time_of(each) is not None for each in topic.partition_ids()
+            )
         )
 
     # Stragglers

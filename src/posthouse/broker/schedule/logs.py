@@ -119,7 +119,7 @@ class ScheduleLogs:
                 partitions=COUNT,
                 overrides=OVERRIDES,
                 config=self._defaults.with_overrides(OVERRIDES),
-                scope=self._scope,
+                scope=self._scope if self._storage.is_shared else None,
             )
             await self._storage.create_topics([topic])
         else:

@@ -297,8 +297,7 @@ class SharedStorage:
 
     async def take_namespaces(self, scope: Scope) -> None:
         self._check_writable()
-        if self._awaits_scopes:
-            await self._ask_for_scopes()
+        await self._have_scopes()
         # The broker before has released the scope, or is fenced: it changes nothing in it any more.
         await self._definition_follower.refresh()
         topics = [topic for topic in self._topics.values() if topic.scope == scope]
@@ -310,7 +309,10 @@ class SharedStorage:
     def serve_namespaces(self, scope: Scope) -> None:
         self._committer.serve_namespaces(scope)
 
-    async def _ask_for_scopes(self) -> None:
+    async def _have_scopes(self) -> None:
+        """Raises Unavailable while it is not known which topics feed queues: these may need their records."""
+        if not self._awaits_scopes:
+            return
         async with self._following.connection("asking for the coordinator") as connection:
             [(waits,)] = await (await connection.execute(AWAITS_SCOPES)).fetchall()
         if waits:
@@ -501,12 +503,14 @@ class SharedStorage:
         self, archived: KeptElsewhere = nothing_elsewhere, needed: Needed = nothing_needed
     ) -> dict[PartitionId, int]:
         self._check_writable()
+        await self._have_scopes()
         held_back = await self.log_scopes.enforce_retention(archived, needed)
         self._logs.expire_producers(self._clock.now_ms() - self._producer_expiry_ms)
         return held_back
 
     async def compact(self, needed: Needed = nothing_needed) -> None:
         self._check_writable()
+        await self._have_scopes()
         await self.log_scopes.compact(needed)
 
     def _on_fenced(self, error: StorageFenced) -> None:

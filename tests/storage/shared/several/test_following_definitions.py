@@ -7,6 +7,7 @@ import pytest
 
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, TopicExists, UnknownPartition, UnknownTopic
+from posthouse.model.scopes import NAMESPACES
 from posthouse.storage.definition_changes import DefinitionChange
 from posthouse.storage.operations import Put
 from posthouse.storage.outcomes import OperationRefused
@@ -29,7 +30,10 @@ async def test_topics_are_followed(brokers: Brokers) -> None:
     assert b.topics[topic.id] == topic
     assert list(await read_all(b, topic.partition(0))) == [0]
 
-    wider = replace(make_topic(partitions=2, id=topic.id, retention_ms="5000"), is_coordinated=True)
+    wider = replace(make_topic(partitions=2, id=topic.id, retention_ms="5000"), scope=NAMESPACES[3])
+    await a.give_topics([topic], NAMESPACES[3])
+    await until(lambda: b.topics[topic.id].scope == NAMESPACES[3])
+    changes.pop()
     await a.update_topic(wider)
     await until(lambda: b.topics[topic.id] == wider)
     await a.commit([append(topic.partition(1), b"1")])
@@ -177,19 +181,26 @@ async def test_of_brokers_that_create_the_same_name_one_succeeds(brokers: Broker
         assert len(brokers.a.topics) == number + 1
 
 
-async def test_a_topic_whose_name_was_announced_is_coordinated(brokers: Brokers) -> None:
-    assert await brokers.a.announce_sources(["mails", "other"]) == []
+async def test_a_topic_whose_name_was_announced_gets_that_scope(brokers: Brokers) -> None:
+    assert await brokers.a.announce_sources(["mails", "other"], NAMESPACES[3]) == []
     topic = make_topic("mails")
     await brokers.b.create_topics([topic])
-    assert brokers.b.topics[topic.id].is_coordinated
+    assert brokers.b.topics[topic.id].scope == NAMESPACES[3]
     with pytest.raises(OperationRefused):
         await brokers.b.commit([append(topic.partition(0), b"x")])
     await brokers.a.refresh_definitions()
-    assert brokers.a.topics[topic.id].is_coordinated
+    assert brokers.a.topics[topic.id].scope == NAMESPACES[3]
+    await brokers.a.commit([append(topic.partition(0), b"x")])
     await brokers.a.commit([Put(Space.SOURCES, b"other", None)])
     later = make_topic("other")
     await brokers.b.create_topics([later])
-    assert not brokers.b.topics[later.id].is_coordinated
+    assert brokers.b.topics[later.id].scope is None
+    # Announced under another scope, which counts for topics that are created from then on.
+    await brokers.a.announce_sources(["third"], NAMESPACES[3])
+    await brokers.a.announce_sources(["third"], NAMESPACES[15])
+    third = make_topic("third", partitions=2)
+    await brokers.b.create_topics([third])
+    assert brokers.b.topics[third.id].scope == NAMESPACES[15]
 
 
 async def test_a_topic_that_is_created_while_its_name_is_announced_is_not_overlooked(
@@ -198,16 +209,22 @@ async def test_a_topic_that_is_created_while_its_name_is_announced_is_not_overlo
     """The broker that creates it sees the name, or the one that announces it sees the topic."""
     for number in range(20):
         topic = make_topic(f"t{number}")
-        uncoordinated, _ = await asyncio.gather(
-            brokers.a.announce_sources([topic.name]), brokers.b.create_topics([topic])
+        scopeless, _ = await asyncio.gather(
+            brokers.a.announce_sources([topic.name], NAMESPACES[3]), brokers.b.create_topics([topic])
         )
-        assert brokers.b.topics[topic.id].is_coordinated is (uncoordinated == [])
+        assert (brokers.b.topics[topic.id].scope is None) is (scopeless == [topic.name])
 
 
 async def test_a_member_changes_neither_topics_nor_state(brokers: Brokers) -> None:
     with pytest.raises(NotLeader):
         await brokers.b.update_topic(make_topic())
     with pytest.raises(NotLeader):
-        await brokers.b.announce_sources(["mails"])
+        await brokers.b.announce_sources(["mails"], NAMESPACES[3])
+    with pytest.raises(NotLeader):
+        await brokers.b.give_topics([make_topic()], NAMESPACES[3])
+    with pytest.raises(NotLeader):
+        await brokers.b.update_topic(replace(make_topic(":queue"), scope=NAMESPACES[3]))
+    with pytest.raises(NotLeader):
+        await brokers.b.assign_scopes({})
     with pytest.raises(NotLeader):
         brokers.b.commit([Put(Space.USERS, b"ada", b"1")])

@@ -11,7 +11,15 @@ import pytest
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import NotLeader, UnknownPartition
 from posthouse.model.ids import PartitionId
-from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, Scope, scope_of_log, shard_of_log
+from posthouse.model.scopes import (
+    COORDINATOR,
+    GROUPS,
+    HOUSEKEEPING,
+    NAMESPACES,
+    Scope,
+    scope_of_log,
+    shard_of_log,
+)
 from posthouse.model.topics import Topic
 from posthouse.storage.operations import Trim
 from posthouse.storage.shared.database import Database, LeaseLost, ScopeNeeded
@@ -27,6 +35,7 @@ from tests.storage.shared.opened import (
     make_shared,
     move_scope,
     release_scope,
+    serve,
     take_lease,
 )
 from tests.storage.shared.several.brokers import until
@@ -39,7 +48,8 @@ PARTITIONS = 24
 
 
 class Two:
-    """The coordinator has the even scopes of housekeeping, the other broker the odd ones."""
+    """The coordinator has the even scopes of housekeeping and one of namespaces, the other broker the odd
+    ones."""
 
     def __init__(self, database: Database, objects: FaultyObjectStore, clock: ManualClock) -> None:
         self.database = database
@@ -48,9 +58,10 @@ class Two:
         self.clock = clock
 
     async def open(self) -> None:
-        even = (COORDINATOR, *GROUPS, *HOUSEKEEPING[::2])
+        even = (COORDINATOR, *GROUPS, *HOUSEKEEPING[::2], NAMESPACES[0])
         self.a = await make_shared(self.database, self.objects, self.clock, upkeep=BY_HAND, scopes=even)
         await self.a.open()
+        await serve(self.a, NAMESPACES[0])
         lease = await take_lease(self.database, scopes=HOUSEKEEPING[1::2])
         self.b = await make_member(self.database, self.objects_of_b, self.clock, lease=lease, upkeep=BY_HAND)
         await self.b.open()
@@ -173,12 +184,12 @@ async def test_each_broker_compacts_its_own_logs(two: Two) -> None:
     )
 
 
-async def test_coordinated_logs_are_cleaned_by_the_coordinator_and_moved_by_any(two: Two) -> None:
-    """Retention and compaction ask queues, which only the coordinator knows."""
+async def test_logs_of_a_namespace_are_cleaned_by_its_holder_and_moved_by_any(two: Two) -> None:
+    """Retention and compaction ask queues, which only the holder knows."""
     compacted = make_topic("compacted", PARTITIONS, id=None, **COMPACT | {"segment_bytes": "200"})
     expiring = make_topic("expiring", PARTITIONS, id=None, retention_ms="60000")
     for topic in (compacted, expiring):
-        await two.create(replace(topic, is_coordinated=True))
+        await two.create(replace(topic, scope=NAMESPACES[0]))
     for number in range(4):
         for topic in (compacted, expiring):
             await two.a.commit(
@@ -208,13 +219,63 @@ async def test_coordinated_logs_are_cleaned_by_the_coordinator_and_moved_by_any(
     )
 
 
-async def test_a_topic_that_has_just_become_coordinated_is_not_trimmed(two: Two) -> None:
+async def test_logs_of_a_namespace_are_cleaned_where_it_has_moved(two: Two) -> None:
+    """The broker before may still believe to hold it: the database refuses what it would remove."""
+    scope = NAMESPACES[0]
+    compacted = replace(
+        make_topic("compacted", PARTITIONS, id=None, **COMPACT | {"segment_bytes": "200"}), scope=scope
+    )
+    expiring = replace(make_topic("expiring", PARTITIONS, id=None, retention_ms="60000"), scope=scope)
+    for topic in (compacted, expiring):
+        await two.create(topic)
+        for number in range(4):
+            await two.a.commit(
+                [put(each, (b"key", b"%d" % number), (b"x", b"x" * 60)) for each in topic.partition_ids()]
+            )
+    two.clock.advance(3600 * 24 * 365 * 100)
+    for storage in (two.a, two.b):
+        await consolidate(storage)
+    before = await two.rows("SELECT log, base, object, generation, clean_to FROM segment ORDER BY log, base")
+    await release_scope(two.database, scope, two.a)
+    lease = two.b._lease
+    assert isinstance(lease, TestLease)
+    await two.rows("SELECT take_scopes(%s, %s, %s)", lease.incarnation, lease.epoch, [scope.name])
+    lease.scopes.add(scope)
+    two.a._lease.scopes.add(scope)  # type: ignore[attr-defined]
+    await two.a.compact()
+    after = await two.rows("SELECT log, base, object, generation, clean_to FROM segment ORDER BY log, base")
+    assert after == before
+    two.a._lease.scopes.discard(scope)  # type: ignore[attr-defined]
+    two.a.leave_namespaces(scope)
+    await two.a.compact()
+    await two.a.enforce_retention()
+    assert await two.rows("SELECT FROM log WHERE start > 0") == []
+
+    await serve(two.b, scope)
+    await two.b.compact()
+    await two.b.enforce_retention()
+    uncompacted = (
+        "SELECT FROM log JOIN topic ON topic.id = topic WHERE name = 'compacted' "
+        "AND log.id NOT IN (SELECT log FROM segment WHERE clean_to > 0)"
+    )
+    assert await two.rows(uncompacted) == []
+    kept = "SELECT FROM log JOIN topic ON topic.id = topic WHERE name = 'expiring' AND start < next"
+    assert await two.rows(kept) == []
+    # It moves bytes of its own logs only, also of those that it cleans.
+    for topic in (compacted, expiring):
+        await two.b.commit([put(each, (b"key", b"new")) for each in topic.partition_ids()])
+    await consolidate(two.b)
+    assert await two.consolidated() == await two.logs(*HOUSEKEEPING[1::2])
+
+
+async def test_a_topic_that_has_just_got_a_scope_is_not_trimmed(two: Two) -> None:
     """The member has not heard of it. The database has."""
     topic = make_topic(partitions=PARTITIONS)
     await two.create(topic)
     await two.fill(topic)
     partition = partition_of(two, HOUSEKEEPING[1], topic)
-    await two.a.update_topic(replace(topic, is_coordinated=True))
+    await two.b._definition_follower.stop()
+    await two.a.give_topics([topic], NAMESPACES[0])
     [outcome] = await two.b.commit([Trim(partition, 2, HOUSEKEEPING[1])])
     assert isinstance(outcome.refusal, NotLeader)
     assert await two.rows("SELECT FROM log WHERE start > 0") == []
@@ -241,19 +302,22 @@ async def test_a_trim_of_a_deleted_topic_fails_no_other_commit(two: Two) -> None
         assert isinstance(outcome.refusal, UnknownPartition)
 
 
-async def test_a_member_trims_in_the_name_of_its_scopes_only(two: Two) -> None:
+async def test_a_scope_in_whose_name_is_trimmed_must_be_held(two: Two) -> None:
     topic = make_topic(partitions=PARTITIONS)
     await two.create(topic)
     await two.fill(topic)
     own, others = (partition_of(two, HOUSEKEEPING[number], topic) for number in (1, 2))
-    with pytest.raises(ScopeNeeded):
-        two.b.commit([Trim(own, 1)])
-    with pytest.raises(ScopeNeeded):
-        two.b.commit([Trim(others, 1, HOUSEKEEPING[2])])
-    with pytest.raises(ScopeNeeded, match="by the holder of housekeeping/02"):
-        await two.b.commit([Trim(others, 1, HOUSEKEEPING[1])])
+    for scope in (HOUSEKEEPING[2], NAMESPACES[0]):
+        with pytest.raises(ScopeNeeded):
+            two.b.commit([Trim(others, 1, scope)])
     [outcome] = await two.b.commit([Trim(own, 1, HOUSEKEEPING[1])])
     assert outcome.log_start == 1
+    [outcome] = await two.b.commit([Trim(others, 2)])
+    assert outcome.log_start == 2, "users delete records at any broker"
+    await release_scope(two.database, HOUSEKEEPING[1], two.b)
+    two.b._lease.scopes.add(HOUSEKEEPING[1])  # type: ignore[attr-defined]
+    with pytest.raises(LeaseLost, match="does not hold the scope housekeeping/01"):
+        await two.b.commit([Trim(own, 2, HOUSEKEEPING[1])])
 
 
 async def test_a_scope_moves_while_it_is_worked_on(two: Two) -> None:

@@ -38,7 +38,7 @@ async def _committed(storage: SharedStorage, partition: PartitionId) -> tuple[in
 async def test_every_broker_shows_the_same(brokers: Brokers, partition: PartitionId, commit: bool) -> None:
     a, b, c = brokers
     await b.commit([append(partition, b"before")])
-    await a.commit(admissions(transaction(), [partition]))
+    await a.commit([transaction().put(), *admissions(transaction(), [partition])])
     await b.commit([batch(partition, 0)])
     assert b.bounds(partition).stable == 1, "the broker that wrote it does not show it either"
     await c.commit([batch(partition, 1)])
@@ -56,7 +56,7 @@ async def test_every_broker_shows_the_same(brokers: Brokers, partition: Partitio
 async def test_batches_in_the_memory_of_one_broker(brokers: Brokers, partition: PartitionId) -> None:
     """The aborted transaction is known to the database only."""
     a, b, _ = brokers
-    await a.commit(admissions(transaction(), [partition]))
+    await a.commit([transaction().put(), *admissions(transaction(), [partition])])
     for sequence in range(3):
         await b.commit([batch(partition, sequence)])
     log = b._logs[partition]

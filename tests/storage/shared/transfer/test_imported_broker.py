@@ -14,7 +14,7 @@ from posthouse.app import App
 from posthouse.client import Client
 from posthouse.model.clock import SystemClock
 from posthouse.model.errors import NotLeader, Unavailable
-from posthouse.model.scopes import GROUPS
+from posthouse.model.scopes import GROUPS, NAMESPACES, scope_of_namespace
 from posthouse.model.topic_config import TopicConfig
 from posthouse.storage.outcomes import OperationRefused
 from posthouse.storage.shared.database import Database
@@ -82,7 +82,7 @@ async def serving(stores: SharedStores) -> AsyncIterator[App]:
     lease = await take_lease(Database(stores.database._conninfo))
     app = App(on_any_port(), storage=stores.storage(lease, defaults=TopicConfig()))
     await app.start()
-    for scope in GROUPS:
+    for scope in (*GROUPS, *NAMESPACES):
         await app.broker.take_scope(scope)
     try:
         yield app
@@ -114,7 +114,7 @@ async def test_clients_go_on(tmp_path: Path, stores: SharedStores, real_clock: S
         assert broker.app.broker.cluster_id == cluster_id
 
 
-async def test_other_brokers_append_once_a_coordinator_has_marked_the_topics_of_queues(
+async def test_other_brokers_append_once_a_coordinator_has_assigned_the_topics_of_queues(
     tmp_path: Path, stores: SharedStores, real_clock: SystemClock
 ) -> None:
     """The data directory does not say which topics feed queues: a record would be there and in no queue."""
@@ -129,7 +129,10 @@ async def test_other_brokers_append_once_a_coordinator_has_marked_the_topics_of_
         member = stores.storage(lease, defaults=TopicConfig())
         await member.open()
         topics = {topic.name: topic for topic in member.topics.values()}
-        assert (topics["events"].is_coordinated, topics["orders"].is_coordinated) == (True, False)
+        scope = scope_of_namespace("/")
+        assert (topics["events"].scope, topics["orders"].scope) == (scope, None)
+        internal = [topic for topic in topics.values() if topic.is_internal]
+        assert internal and {topic.scope for topic in internal} == {scope}
         with pytest.raises(OperationRefused) as refused:
             await member.commit([append(topics["events"].partition(0), b"x")])
         assert isinstance(refused.value.reason, NotLeader)

@@ -79,7 +79,8 @@ class PendingCommit:
         self.scopes = scopes
         """Those that its operations need."""
         self.namespaces = namespaces
-        """The scopes of namespaces to whose logs it may write."""
+        """The scopes of namespaces to whose logs it may write: those that the broker serves, and those
+        of `scopes`."""
         self.logs = logs
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0

@@ -137,9 +137,13 @@ class Committer:
     def add(self, operations: Sequence[Operation]) -> asyncio.Future[list[Outcome]]:
         """Raises UnknownPartition; ScopeNeeded for what only the holder of a scope may commit."""
         scopes = scopes_of(operations)
+        namespaces = self._namespaces
         if scopes:
             check_scopes(self._lease, scopes)
             self._check_served(scopes)
+            # A scope that is still loaded is named for its own state: not in calls with commits that do not
+            # know its queues.
+            namespaces |= {scope for scope in scopes if scope.namespace_shard is not None}
         done: asyncio.Future[list[Outcome]] = self._loop.create_future()
         size = 0
         by_object = False
@@ -152,7 +156,7 @@ class Committer:
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
         failed_before = self._awaited.before(operations)
-        commit = PendingCommit(operations, size, done, failed_before, logs, scopes, self._namespaces)
+        commit = PendingCommit(operations, size, done, failed_before, logs, scopes, namespaces)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:

@@ -50,6 +50,8 @@ SELECT topic.id, number, topic.namespaces FROM topic, generate_series(0, topic.p
  WHERE topic.id = ANY (%s)
     ON CONFLICT (topic, partition) DO NOTHING
 """
+# A directory that was exported from another cluster has those of that time.
+_FORGET_SOURCES = "DELETE FROM state WHERE space = 28"
 _GIVE_TOPICS = "UPDATE topic SET namespaces = %s WHERE id = ANY (%s) AND namespaces IS NULL"
 _GIVE_LOGS = "UPDATE log SET namespaces = %s WHERE topic = ANY (%s) AND namespaces IS NULL"
 _NAMESAKES = "SELECT name FROM topic WHERE name = ANY (%s) AND id <> ALL (%s) AND deleted_at IS NULL"
@@ -188,11 +190,17 @@ class Definitions:
         async def assign(connection: DatabaseConnection) -> _Stored:
             await self._check_lease(connection, COORDINATOR)
             ids = [topic_uuid(topic.id) for topic in given]
+            values = [
+                (scope.namespace_shard, [topic_uuid(topic.id) for topic in topics])
+                for scope, topics in by_scope.items()
+            ]
+            # Topics before logs, as every other change.
+            for each in values:
+                await connection.execute(_GIVE_TOPICS, each)
             await connection.execute(_LOCK_LOGS, [ids])
-            for scope, topics in by_scope.items():
-                values = [scope.namespace_shard, [topic_uuid(topic.id) for topic in topics]]
-                await connection.execute(_GIVE_TOPICS, values)
-                await connection.execute(_GIVE_LOGS, values)
+            for each in values:
+                await connection.execute(_GIVE_LOGS, each)
+            await connection.execute(_FORGET_SOURCES)
             for name, scope in sorted(scopes.items()):
                 if not name.startswith(INTERNAL_PREFIX):
                     shard = scope.namespace_shard

@@ -37,8 +37,8 @@ $$;
 
 -- Verdicts: 0 done, 1 duplicate (the base is that of the first copy), 2 the epoch is fenced, 3 out of sequence, 4 a new
 -- epoch that does not begin with sequence 0, 5 void because another operation of the commit was refused, 6 the log
--- belongs to a scope of namespaces that the call does not name, 7 the log is deleted (6 and 7 also for trims), 8 the batch of a
--- transaction is not admitted. A marker with the verdict 6 voids its commit, required or not.
+-- belongs to a scope of namespaces that the call does not name, 7 the log is deleted (6 and 7 also for trims), 8 the
+-- batch of a transaction is not admitted. A marker with the verdict 6 voids its commit, required or not.
 -- Details: the epoch that is known (2), or the sequence that was expected (3).
 -- First opens: where the oldest open transaction of the log of each operation begins after this call; NULL if no log has
 -- one.
@@ -147,7 +147,8 @@ BEGIN
     IF cardinality(p_logs) > 0 THEN
         SELECT array_agg(found.start ORDER BY found.id), array_agg(found.next ORDER BY found.id),
                array_agg(found.bytes ORDER BY found.id), array_agg(found.first_open ORDER BY found.id),
-               coalesce(bool_or(found.deleted OR found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named)), false)
+               coalesce(bool_or(found.deleted OR found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named)),
+                        false)
           INTO log_start, log_next, log_bytes, log_open, refuses
           FROM (SELECT id, start, next, bytes, first_open, deleted, namespaces FROM log
                  WHERE id = ANY (p_logs) ORDER BY id FOR UPDATE) AS found;
@@ -158,8 +159,8 @@ BEGIN
                    array_agg(found.next ORDER BY wanted.place), array_agg(found.bytes ORDER BY wanted.place),
                    array_agg(found.first_open ORDER BY wanted.place),
                    array_agg(CASE WHEN coalesce(found.deleted, true) THEN 7
-                                  WHEN found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named) THEN 6 ELSE 0 END
-                             ORDER BY wanted.place)
+                                  WHEN found.namespaces IS NOT NULL AND NOT found.namespaces = ANY (named) THEN 6
+                                  ELSE 0 END ORDER BY wanted.place)
               INTO log_start, log_next, log_bytes, log_open, log_refusal
               FROM unnest(p_logs) WITH ORDINALITY AS wanted (id, place) LEFT JOIN log AS found USING (id);
             IF EXISTS (SELECT FROM unnest(o_kind, o_log) AS each (kind, log)

@@ -28,8 +28,8 @@ DECLARE
 BEGIN
     PERFORM check_lease(p_holder, p_epoch);
     -- The lock: it does not begin to feed queues before this transaction has ended.
-    SELECT coalesce(scope_of_namespaces(namespaces), scope_of_log(id)) INTO cleaned_by
-      FROM log WHERE id = p_log FOR UPDATE;
+    SELECT scope_of_namespaces(namespaces) INTO cleaned_by FROM log WHERE id = p_log FOR UPDATE;
+    cleaned_by := coalesce(cleaned_by, scope_of_log(p_log));
     IF NOT EXISTS (SELECT FROM scope WHERE holder = p_holder AND name = cleaned_by) THEN
         RAISE EXCEPTION 'the broker does not hold the scope %', cleaned_by USING ERRCODE = 'PH006';
     END IF;
