@@ -30,13 +30,14 @@ class NotNow(Exception):
     """To be tried again."""
 
 
-def coordinator_ports(port: int, groups: Sequence[str]) -> dict[str, int]:
-    """By group, as the broker at `port` tells them. Raises NotNow, ClientError."""
+def coordinator_ports(port: int, names: Sequence[str], key_type: int = _GROUP) -> dict[str, int]:
+    """By the names of groups, as the broker at `port` tells them; `key_type` is what else has these names.
+    Raises NotNow, ClientError."""
     found: dict[str, int] = {}
     with closing(BrokerConnection(Node("127.0.0.1", port), timeout=_TIMEOUT)) as connection:
-        for first in range(0, len(groups), _AT_ONCE):
-            keys = list(groups[first : first + _AT_ONCE])
-            request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=keys)
+        for first in range(0, len(names), _AT_ONCE):
+            keys = list(names[first : first + _AT_ONCE])
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
             for each in connection.ask(request, FindCoordinatorResponse).coordinators:
                 if each.error_code:
                     raise NotNow(f"{each.key} has no coordinator: error {each.error_code}")
@@ -69,7 +70,7 @@ class OffsetCommitter:
 
     def _commit(self, offset: int) -> None:
         if self._connection is None:
-            self._connection = self._connected()
+            self._connection = connected_to_coordinator(self._ports, self._group)
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
         request = OffsetCommitRequest(
             group_id=self._group,
@@ -79,15 +80,18 @@ class OffsetCommitter:
         if code := answer.topics[0].partitions[0].error_code:
             raise NotNow(f"an offset was not committed: error {code}")
 
-    def _connected(self) -> BrokerConnection:
-        problem: Exception = NotNow("there is no broker")
-        for port in self._ports:
-            try:
-                found = coordinator_ports(port, [self._group])[self._group]
-                return BrokerConnection(Node("127.0.0.1", found), timeout=_TIMEOUT)
-            except (NotNow, ClientError) as error:
-                problem = error
-        raise problem
+
+def connected_to_coordinator(ports: Sequence[int], name: str, key_type: int = _GROUP) -> BrokerConnection:
+    """`ports` are those of all brokers; the first one that answers is believed. Raises NotNow,
+    ClientError."""
+    problem: Exception = NotNow("there is no broker")
+    for port in ports:
+        try:
+            found = coordinator_ports(port, [name], key_type)[name]
+            return BrokerConnection(Node("127.0.0.1", found), timeout=_TIMEOUT)
+        except (NotNow, ClientError) as error:
+            problem = error
+    raise problem
 
 
 def until_done(work: Callable[[], None]) -> int:

@@ -7,12 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.cluster.coordinators import coordinator_ports, until_done
-from bench.cluster.steady import group_names
+from bench.cluster.steady import Ports, group_names, transactional_ids
 from bench.scale.asking import NotDone
 from bench.scale.brokers import Broker
 from posthouse.client.admin_client import AdminClient, part
 from posthouse.client.errors import CallRefused, ClientError
-from posthouse.model.scopes import COORDINATOR, Scope, scope_of_group
+from posthouse.model.scopes import (
+    COORDINATOR,
+    DEFAULT_NAMESPACE,
+    Scope,
+    scope_of_group,
+    scope_of_namespace,
+    scope_of_transactional_id,
+)
 
 _LIMIT = 300.0
 _LOOK_SECONDS = 0.02
@@ -27,13 +34,14 @@ class Members:
     brokers: dict[str, Broker]
 
     @property
-    def ports(self) -> list[int]:
-        return [each.kafka for each in self.brokers.values()]
+    def ports(self) -> Ports:
+        brokers = self.brokers.values()
+        return Ports(kafka=[each.kafka for each in brokers], amqp=[each.amqp for each in brokers])
 
     def coordinating(self, group: str) -> str:
         """The name of the broker that coordinates the group."""
         found: dict[str, int] = {}
-        until_done(lambda: found.update(coordinator_ports(self.ports[0], [group])))
+        until_done(lambda: found.update(coordinator_ports(self.ports.kafka[0], [group])))
         [name] = [name for name, each in self.brokers.items() if each.kafka == found[group]]
         return name
 
@@ -78,6 +86,14 @@ def move_group_scope(members: Members) -> None:
     _move(members, scope_of_group(group_names()[0]))
 
 
+def move_namespace_scope(members: Members) -> None:
+    _move(members, scope_of_namespace(DEFAULT_NAMESPACE))
+
+
+def move_transaction_scope(members: Members) -> None:
+    _move(members, scope_of_transactional_id(transactional_ids()[0]))
+
+
 def move_coordinator(members: Members) -> None:
     _move(members, COORDINATOR)
 
@@ -120,6 +136,8 @@ class Move:
 SEQUENCES: Sequence[Sequence[Move]] = (
     (
         Move("cluster move of a scope of groups", move_group_scope),
+        Move("cluster move of a scope of namespaces", move_namespace_scope),
+        Move("cluster move of a scope of transactional ids", move_transaction_scope),
         Move("cluster move of the coordinator", move_coordinator),
         Move("stop of the coordinator of a group", stop),
         Move("kill -9 of the coordinator of a group", kill),

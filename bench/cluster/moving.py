@@ -2,25 +2,38 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bench.cluster.clusters import NAMES, cluster_of
 from bench.cluster.contenders import INLINE, place_of
 from bench.cluster.loads import new_target
 from bench.cluster.moves import SEQUENCES, Members, Move, kill, wait_until_settled
 from bench.cluster.plan import Stage
-from bench.cluster.steady import GROUPS, PRODUCERS, Sample, latencies, steady_load, within
+from bench.cluster.steady import (
+    GROUPS,
+    PRODUCERS,
+    QUEUES,
+    TRANSACTORS,
+    Sample,
+    Steady,
+    latencies,
+    steady_load,
+    within,
+)
 from bench.queues.workers import now
 from bench.scale.figures import Row
 
 MOST_SECONDS = 10.0
 """Without a coordinator, after it was killed."""
-NOTE = f"""Three brokers, under a light load: {PRODUCERS} clients produce single records, and clients of
-{GROUPS} groups commit offsets, each 20 times a second. A client repeats a request until it is done, and asks
-for the coordinator of its group when that has changed; the time runs from the moment at which the request was
-due. *The command* is the time until the cluster shows that it is done. Offset commits need the coordinator of
-the group. Produces do not, but their broker may be the one that is stopped. Times are of requests from the
-command until 2 s after its end. Each change was made once."""
+NOTE = f"""Three brokers, under a light load: {PRODUCERS} clients produce single records, clients of
+{GROUPS} groups commit offsets, {QUEUES} AMQP clients publish a message to a queue, and wait for its confirm
+and for its delivery to a consumer of theirs, and {TRANSACTORS} clients write a record in a transaction of its
+own, each 20 times a second. A client repeats a request until it is done, and asks for the coordinator of its
+group or transactional id when that has changed; AMQP clients connect again. The time runs from the moment at
+which the request was due. *The command* is the time until the cluster shows that it is done. Offset commits
+need the coordinator of the group, transactions that of their id, and AMQP clients the broker that serves
+their virtual host. Produces need none of them, but their broker may be the one that is stopped. Times are of
+requests from the command until 2 s after its end. Each change was made once."""
 _SETTLED_SECONDS = 2.0
 
 
@@ -60,7 +73,7 @@ class Moving:
         with steady_load(members.ports, topic) as load:
             time.sleep(self._stage.plan.seconds)
             found = load.end()
-        self._note_latencies("Nothing moves", found.produced, found.committed)
+        self._note_latencies("Nothing moves", _by_name(found))
 
     def _move(self, move: Move, members: Members, topic: bytes) -> None:
         section = _section(move)
@@ -71,16 +84,18 @@ class Moving:
             time.sleep(_SETTLED_SECONDS)
             ended = now()
             found = load.end()
-        produced, committed = within(found.produced, begun, ended), within(found.committed, begun, ended)
+        samples = {name: within(each, begun, ended) for name, each in _by_name(found).items()}
         self._note(section, "the command", "s", took)
-        self._note(section, _LONGEST, "s", max(each.seconds for each in committed))
-        self._note_latencies(section, produced, committed)
-        repeated = sum(each.failures > 0 for each in (*produced, *committed))
-        self._note(section, "requests that clients repeated", "%", repeated / len(produced + committed) * 100)
+        for name, one in _ONE.items():
+            self._note(section, f"longest wait of {one}", "s", max(each.seconds for each in samples[name]))
+        self._note_latencies(section, samples)
+        requests = [each for of_name in samples.values() for each in of_name]
+        repeated = sum(each.failures > 0 for each in requests)
+        self._note(section, "requests that clients repeated", "%", repeated / len(requests) * 100)
 
-    def _note_latencies(self, section: str, produced: list[Sample], committed: list[Sample]) -> None:
-        for name, samples in (("produce", produced), ("offset commits", committed)):
-            times = latencies(samples)
+    def _note_latencies(self, section: str, samples: Mapping[str, list[Sample]]) -> None:
+        for name, each in samples.items():
+            times = latencies(each)
             self._note(section, f"{name}, p50", "ms", times.p50)
             self._note(section, f"{name}, p99", "ms", times.p99)
 
@@ -89,8 +104,24 @@ class Moving:
         self._found[section, name, unit].append(value)
 
 
-_LONGEST = "longest wait of an offset commit"
+_COMMITTED, _EXCHANGED, _TRANSACTED = "offset commits", "messages through a queue", "transactions"
+_ONE = {
+    _COMMITTED: "an offset commit",
+    _EXCHANGED: "a message through a queue",
+    _TRANSACTED: "a transaction",
+}
+"""What may have to wait, and what one of it is called."""
+_LONGEST = f"longest wait of {_ONE[_COMMITTED]}"
 [_KILL] = (each for sequence in SEQUENCES for each in sequence if each.run is kill)
+
+
+def _by_name(found: Steady) -> dict[str, list[Sample]]:
+    return {
+        "produce": found.produced,
+        _COMMITTED: found.committed,
+        _EXCHANGED: found.exchanged,
+        _TRANSACTED: found.transacted,
+    }
 
 
 def _section(move: Move) -> str:

@@ -13,6 +13,8 @@ from functools import partial
 
 from bench import wire
 from bench.cluster.coordinators import NotNow, OffsetCommitter, until_done
+from bench.cluster.queue_users import QueueUser
+from bench.cluster.transactions import Transactor
 from bench.queues.pacing import Latencies
 from bench.queues.workers import Tally, Worker, now
 from posthouse.client.addresses import Node
@@ -26,8 +28,18 @@ from posthouse.protocols.kafka.codec.generated.produce import (
 
 GROUPS = 12
 PRODUCERS = 3
+QUEUES = 2
+TRANSACTORS = 2
 _PAUSE_SECONDS = 0.05
 _TIMEOUT = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ports:
+    """Of all brokers, in the same order."""
+
+    kafka: Sequence[int]
+    amqp: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,9 @@ class Steady:
 
     produced: list[Sample] = field(default_factory=list)
     committed: list[Sample] = field(default_factory=list)
+    exchanged: list[Sample] = field(default_factory=list)
+    """Messages that were published to a queue, confirmed, and delivered."""
+    transacted: list[Sample] = field(default_factory=list)
 
 
 def within(samples: Sequence[Sample], begun: float, ended: float) -> list[Sample]:
@@ -59,6 +74,11 @@ def group_names() -> list[str]:
     return [f"steady-{number:02}" for number in range(GROUPS)]
 
 
+def transactional_ids() -> list[str]:
+    """Of one job, so that one broker coordinates all of them."""
+    return [f"steady/{number}" for number in range(TRANSACTORS)]
+
+
 class SteadyLoad:
     def __init__(self, worker: Worker[Steady], is_over: Tally) -> None:
         self._worker = worker
@@ -70,7 +90,7 @@ class SteadyLoad:
 
 
 @contextmanager
-def steady_load(ports: Sequence[int], topic: bytes) -> Iterator[SteadyLoad]:
+def steady_load(ports: Ports, topic: bytes) -> Iterator[SteadyLoad]:
     is_ready, is_over = Tally(), Tally()
     worker = Worker(_run, ports, topic, is_ready, is_over)
     try:
@@ -81,14 +101,18 @@ def steady_load(ports: Sequence[int], topic: bytes) -> Iterator[SteadyLoad]:
         worker.end()
 
 
-def _run(ports: Sequence[int], topic: bytes, is_ready: Tally, is_over: Tally) -> Steady:
+def _run(ports: Ports, topic: bytes, is_ready: Tally, is_over: Tally) -> Steady:
     found = Steady()
-    # Each producer begins at another broker, and goes to the next one when that is gone.
-    producers = [_Producer([*ports[first:], *ports[:first]], topic) for first in range(PRODUCERS)]
-    committers = [OffsetCommitter(ports, name, topic) for name in group_names()]
+    # Each begins at another broker, and goes to the next one when that is gone.
+    producers = [_Producer(_turned(ports.kafka, number), topic) for number in range(PRODUCERS)]
+    committers = [OffsetCommitter(ports.kafka, name, topic) for name in group_names()]
+    users = [QueueUser(_turned(ports.amqp, number), f"steady-{number}") for number in range(QUEUES)]
+    transactors = [Transactor(ports.kafka, id, topic) for id in transactional_ids()]
     work: list[tuple[Callable[[int], None], list[Sample]]] = [
         *((each.produce, found.produced) for each in producers),
         *((each.commit, found.committed) for each in committers),
+        *((each.exchange, found.exchanged) for each in users),
+        *((each.commit, found.transacted) for each in transactors),
     ]
     for do, _ in work:
         until_done(partial(do, 0))
@@ -99,6 +123,10 @@ def _run(ports: Sequence[int], topic: bytes, is_ready: Tally, is_over: Tally) ->
     for thread in threads:
         thread.join()
     return found
+
+
+def _turned(ports: Sequence[int], number: int) -> list[int]:
+    return [*ports[number:], *ports[:number]]
 
 
 def _repeat(do: Callable[[int], None], samples: list[Sample], is_over: Tally) -> None:

@@ -59,9 +59,9 @@ class Connection:
     def get(self, queue: str) -> bytes:
         """The body of the next message, which needs no acknowledgement."""
         self._call(frames.GET, b"\0\0" + frames.short(queue) + b"\1", frames.GET_OK)
-        _, head = self._frame()
+        _, head = self.frame()
         size = int.from_bytes(head[4:12], "big")
-        return self._frame()[1] if size else b""
+        return self.frame()[1] if size else b""
 
     def purge(self, name: str) -> None:
         arguments = b"\0\0" + frames.short(name) + b"\0"
@@ -117,12 +117,13 @@ class Connection:
 
     def _receive(self, number: frames.Method) -> bytes:
         """The arguments of the next method, which has to be this one."""
-        kind, payload = self._frame()
+        kind, payload = self.frame()
         if kind != frames.METHOD or struct.unpack_from(">HH", payload) != number:
             raise Refused(described(frames.frame(kind, 0, payload)))
         return payload[4:]
 
-    def _frame(self) -> tuple[int, bytes]:
+    def frame(self) -> tuple[int, bytes]:
+        """The kind and the payload of the next one."""
         head = self._read(frames.HEAD.size)
         kind, _, length = frames.HEAD.unpack(head)
         return kind, self._read(length + 1)[:-1]

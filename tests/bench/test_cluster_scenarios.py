@@ -168,12 +168,15 @@ def test_clients_while_brokers_change(stage: Stage, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(moving, "SEQUENCES", [first])
     rows = list(moving.moving(stage))
     found = sections(rows)
-    assert len(found) == 4
+    assert len(found) == 6
     assert found[0] == "Nothing moves"
+    assert "While a broker changes: cluster move of a scope of namespaces" in found
+    assert "While a broker changes: cluster move of a scope of transactional ids" in found
     assert found[-1] == "While a broker changes: stop of the coordinator of a group"
     for section in found[1:]:
         of_move = {row.name: row for row in rows if row.section == section}
-        assert of_move[moving._LONGEST].spread.middle > 0
+        for one in ("an offset commit", "a message through a queue", "a transaction"):
+            assert of_move[f"longest wait of {one}"].spread.middle > 0
         assert of_move["produce, p99"].spread.middle >= of_move["produce, p50"].spread.middle > 0
         assert of_move["offset commits, p99"].spread.middle > 0
 

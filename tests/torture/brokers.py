@@ -28,6 +28,7 @@ from posthouse.settings import Settings
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.disk import Disk, OsDisk
 from tests.served import on_any_port
+from tests.torture.queues.places import NAMESPACES
 
 JOURNAL_BYTES = 48 * 1024
 """So small that there are several checkpoints in every round."""
@@ -88,6 +89,7 @@ class Recipe:
             group_session_ms=self.session_ms,
             retention_check_seconds=self.retention_check_seconds,
             shutdown_seconds=2.0,
+            namespaces=NAMESPACES,
             **more,
         )
 
@@ -100,6 +102,7 @@ class Addresses:
     amqp: str
     broker: str = ""
     """Its name among several. Only what one broker says is compared in time with what it has said before."""
+    admin: str = ""
     answer_seconds: float | None = None
     """After that time without an answer a client hangs up, as real ones do: the network may have lost it."""
 
@@ -220,7 +223,8 @@ async def _serve(recipe: Recipe, ready: Connection) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     app = await recipe.served(recipe.clock())
     await app.start()
-    ready.send(Addresses(str(app.listeners["kafka"]), str(app.listeners["amqp"])))
+    kafka, amqp, admin = (str(app.listeners[name]) for name in ("kafka", "amqp", "admin"))
+    ready.send(Addresses(kafka, amqp, admin=admin))
     ready.close()
     await stop.wait()
     await app.stop()

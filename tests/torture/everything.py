@@ -5,7 +5,6 @@ from random import Random
 from typing import Any
 
 from tests.torture.brokers import Addresses
-from tests.torture.queues.feeding import Feeder
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.recording import Recorder
 from tests.torture.shares.workload import ShareWorkload
@@ -15,7 +14,7 @@ from tests.torture.workloads import Client, Workload
 
 class Everything:
     """Streams, transactions, a processor, consumer groups of both protocols, a share group, queues, and
-    a Kafka producer that feeds queues."""
+    Kafka producers that feed queues."""
 
     most_promises = 200
 
@@ -23,10 +22,9 @@ class Everything:
         """`config` is of the topics of the streams, with underscores."""
         self._parts: Sequence[Workload] = [
             StreamWorkload(recorder, random, is_full=True, **config),
-            QueueWorkload(recorder, random),
+            QueueWorkload(recorder, random, is_fed=True),
             ShareWorkload(recorder, random),
         ]
-        self._feeder = Feeder(recorder, random)
 
     async def prepare(self, addresses: Addresses) -> None:
         for part in self._parts:
@@ -34,7 +32,7 @@ class Everything:
 
     @property
     def clients(self) -> Sequence[Client]:
-        return [*(client for part in self._parts for client in part.clients), self._feeder]
+        return [client for part in self._parts for client in part.clients]
 
     async def finish(self, addresses: Addresses) -> None:
         for part in reversed(self._parts):  # that of streams may find something, and ends then

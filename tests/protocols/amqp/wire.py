@@ -27,9 +27,10 @@ _SECONDS = 30.0
 Answer = TypeVar("Answer", bound="base.Frame")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(unsafe_hash=True)
 class Closed(Exception):
-    """The broker closed the channel or the connection instead of answering."""
+    """The broker closed the channel or the connection instead of answering. Not frozen: context managers set
+    the traceback."""
 
     channel: int
     code: int

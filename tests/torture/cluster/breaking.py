@@ -1,6 +1,6 @@
 """Brokers of a cluster that break their promises, for negative controls."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,11 @@ from random import Random
 
 import psycopg
 
+from posthouse.broker.namespace_scopes import NamespaceScopes
+from posthouse.model.scopes import Scope
 from posthouse.storage.shared import engine
+from posthouse.storage.shared.commits import committer
+from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.shared.logs.follower import Follower
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.membership.loss_watch import LossWatch
@@ -16,13 +20,13 @@ from posthouse.storage.shared.objects.store import Buffer
 from posthouse.storage.shared.stores import SharedStores
 from tests.storage.shared.broken_calls import WITHOUT_CHECK_OF_THE_LEASE, ForgetfulCall, VeryHastyCall
 from tests.torture.cluster.arena import ClusterArena
-from tests.torture.cluster.kinds import BrokerClockJump, BrokerPause
+from tests.torture.cluster.kinds import BrokerClockJump, BrokerPause, ScopeMove
 from tests.torture.cluster.nodes import NodeRecipe
 from tests.torture.recording import Recorder
 from tests.torture.workloads import Workload
 
 BOTH_WRITE = 200
-"""Acknowledgements after which two coordinators have contradicted each other."""
+"""Acknowledgements after which two holders have contradicted each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +87,63 @@ async def _renewed(lease: Lease) -> bool:
     await _renew(lease)
     lease._deadline = lease._monotonic() + 3600
     return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClingingRecipe(NodeRecipe):
+    """Gives scopes of namespaces away, and goes on serving their queues."""
+
+    clinging: Path
+    """From the moment this file is there."""
+
+    def disturb(self, stores: SharedStores) -> None:
+        release = NamespaceScopes.release
+
+        async def released(scopes: NamespaceScopes, scope: Scope) -> None:
+            if not self.clinging.exists():
+                await release(scopes, scope)
+
+        NamespaceScopes.release = released  # type: ignore[method-assign, assignment]
+        committer.check_scopes = _unchecked  # type: ignore[attr-defined]
+
+
+def _unchecked(lease: HeldLease, scopes: Iterable[Scope]) -> None:
+    """No-op."""
+
+
+def clinging(plain: NodeRecipe, place: Path) -> ClingingRecipe:
+    values = {each.name: getattr(plain, each.name) for each in fields(plain)}
+    return ClingingRecipe(**values, clinging=_clinging(place))
+
+
+def _clinging(place: Path) -> Path:
+    return place / "clinging"
+
+
+class Clinging(ScopeMove):
+    """The database does not check who holds the scopes either: two brokers serve the same queues."""
+
+    drains = 0.0
+    kills = 0.0
+    afterwards = BOTH_WRITE
+
+    def node_recipe(self, place: Path, name: str, random: Random) -> NodeRecipe:
+        return clinging(super().node_recipe(place, name, random), place)
+
+    def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> ClusterArena:
+        arena = super().arena(place, workload, recorder, random)
+        cling_once_prepared(arena, place)
+        return arena
+
+
+def cling_once_prepared(arena: ClusterArena, place: Path) -> None:
+    arena.began = partial(remove_check_of_the_lease, arena)
+    arena.ready = partial(_cling, place)
+    arena.is_pinned = True  # so that both holders have clients
+
+
+async def _cling(place: Path) -> None:
+    _clinging(place).touch()
 
 
 class HastyClockJump(BrokerClockJump):

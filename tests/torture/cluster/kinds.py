@@ -7,11 +7,12 @@ from random import Random
 
 from tests.torture.cluster.arena import ClusterArena
 from tests.torture.cluster.kind import ClusterKind
+from tests.torture.cluster.moving import DRAINS, KILLS, move_scopes
 from tests.torture.cluster.nodes import TIMES, NodeRecipe
 from tests.torture.kinds.clock_jump import JUMPS_MS, jump, make_exact
 
 _OF_HOLDER = 0.7
-"""How often a fault strikes the broker that serves, and not the standby."""
+"""How often a fault strikes the broker that coordinates. Queues lie with all of them."""
 AFTERWARDS = 20
 """Acknowledgements after a fault: clients go on, whatever has happened."""
 
@@ -49,6 +50,22 @@ class BrokerPause(ClusterKind):
             await asyncio.sleep(TIMES.seconds + arena.random.choice(self.beyond_lease))
         finally:
             node.resume()
+        await arena.progress(self.afterwards)
+
+
+class ScopeMove(ClusterKind):
+    """Operators move scopes that clients use, those of queues among them, or drain a broker; some brokers are
+    killed in the middle of it."""
+
+    name = "cluster-move"
+    drains = DRAINS
+    kills = KILLS
+    afterwards = AFTERWARDS
+
+    async def strike(self, arena: ClusterArena) -> None:
+        await arena.ensure_running()
+        await arena.some_progress()
+        await move_scopes(arena, drains=self.drains, kills=self.kills)
         await arena.progress(self.afterwards)
 
 
@@ -135,7 +152,13 @@ class AllFaults(BrokerClockJump):
     def __init__(self) -> None:
         super().__init__()
         self._kinds: list[ClusterKind] = [
-            *(self, BrokerKill(), BrokerPause(), DatabaseKill(), DatabaseFailover(), ObjectFaults()),
+            self,
+            BrokerKill(),
+            ScopeMove(),
+            BrokerPause(),
+            DatabaseKill(),
+            DatabaseFailover(),
+            ObjectFaults(),
         ]
 
     @property

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from posthouse import node_scopes
 from posthouse.cli.serve import Served
 from posthouse.model.clock import Clock
 from posthouse.node import Node
@@ -27,6 +28,9 @@ from tests.torture.network.namespaces import enter
 
 TIMES = LeaseTimes(seconds=2.0, renewal_seconds=0.4, margin_seconds=0.6)
 """Shorter than usual, so that there are many takeovers in an hour."""
+_SETTLED_SECONDS = 0.5
+_HANDOVER_SECONDS = 0.05
+"""Shorter than usual, so that a broker that comes back gets scopes of others in the same round."""
 _FOR_EVER_MINUTES = 2**31 - 1
 _CACHE_BYTES = 1024 * 1024
 _TAIL_BYTES = 64 * 1024
@@ -122,6 +126,8 @@ class NodeRecipe(Recipe):
             cache_bytes=_CACHE_BYTES,
             inline_bytes=settings.inline_bytes,
         )
+        node_scopes.SETTLED_SECONDS = _SETTLED_SECONDS
+        node_scopes.HANDOVER_SECONDS = _HANDOVER_SECONDS
         self.disturb(stores)
         return Node(settings, BusyStorages(stores, clock, settings), clock=clock, times=TIMES)
 

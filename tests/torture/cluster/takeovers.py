@@ -6,12 +6,13 @@ import psycopg
 
 from posthouse.model.scopes import COORDINATOR, scope_of_group
 from tests.checker.history import Takeover
+from tests.torture.queues.places import PLACES
 from tests.torture.recording import Recorder
 from tests.torture.shares.members import GROUP
 
 _LOOK_SECONDS = 0.1
 _CONNECT_SECONDS = 2
-_SCOPES = [COORDINATOR.name, scope_of_group(GROUP).name]
+_SCOPES = [COORDINATOR.name, scope_of_group(GROUP).name, *(place.scope.name for place in PLACES)]
 _EPOCHS = "SELECT name, epoch FROM posthouse.scope WHERE name = ANY(%s)"
 
 

@@ -10,11 +10,10 @@ from tests.directories import IN_MEMORY
 from tests.postgres import cluster_only, need_postgres
 from tests.torture.campaign import Kind, MakeWorkload, run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED
-from tests.torture.cluster.catalogue import BY_NAME, ON_OBJECTS
+from tests.torture.cluster.catalogue import BY_NAME, FED_QUEUES, ON_OBJECTS
 from tests.torture.cluster.cutting import DatabaseCut
 from tests.torture.cluster.kinds import AllFaults
 from tests.torture.cluster.two_holders import TwoHolders
-from tests.torture.queues.workload import QueueWorkload
 from tests.torture.stream.workload import StreamWorkload
 
 pytestmark = pytest.mark.timeout(180)
@@ -36,7 +35,7 @@ async def _nothing_is_broken(kind: Kind, workload: MakeWorkload, place: Path, ro
     assert verdict.faults.total() >= rounds
 
 
-@pytest.mark.parametrize("workload", [ON_OBJECTS, QueueWorkload], ids=["stream", "queues"])
+@pytest.mark.parametrize("workload", [ON_OBJECTS, FED_QUEUES], ids=["stream", "queues"])
 async def test_every_fault_once_in_turn(workload: MakeWorkload, place: Path) -> None:
     kind = AllFaults()
     await _nothing_is_broken(kind, workload, place, kind.count)

@@ -13,7 +13,7 @@ from random import Random
 from posthouse.storage.shared.membership.lease import Lease
 from posthouse.storage.shared.stores import SharedStores
 from tests.torture.cluster.arena import ClusterArena
-from tests.torture.cluster.breaking import remove_check_of_the_lease
+from tests.torture.cluster.breaking import BOTH_WRITE, remove_check_of_the_lease
 from tests.torture.cluster.kind import ClusterKind
 from tests.torture.cluster.kinds import AFTERWARDS, victim
 from tests.torture.cluster.nodes import TIMES, NodeRecipe
@@ -63,16 +63,17 @@ class TwoHolders(ClusterKind):
 
     async def strike(self, arena: ClusterArena) -> None:
         name = await victim(arena)
-        is_holder = name == await arena.holder()
         recipe = arena.recipes[name]
         assert isinstance(recipe, ConvincedRecipe)
         arena.recorder.fault(f"{name} believes in its lease")
         recipe.convinced.touch()
         try:
             await sleep(TIMES.seconds)
-            if is_holder:
-                await arena.replaced(name)
+            await arena.replaced(name)
+            arena.hang_up()
             await sleep(arena.random.choice(_BEYOND_LEASE))
+            if not self._is_checked:
+                await arena.progress(BOTH_WRITE)
         finally:
             recipe.convinced.unlink()
         await arena.progress(AFTERWARDS)

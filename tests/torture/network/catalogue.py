@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from tests.torture.campaign import Kind, MakeWorkload
 from tests.torture.catalogue import LOST, Control, Entry
 from tests.torture.cluster.breaking import DroppingRecipe, HastyRecipe, changed_to
-from tests.torture.cluster.catalogue import BOTH_WRITE, ON_OBJECTS
+from tests.torture.cluster.catalogue import BOTH_WRITE, ON_OBJECTS, TWO_SERVE
 from tests.torture.cluster.kind import Change, unchanged
 from tests.torture.everything import Everything
 from tests.torture.network.arena import DATABASE
-from tests.torture.network.breaking import BlindRecipe, Uncoordinated, Unfenced
+from tests.torture.network.breaking import BlindRecipe, Clinging, Uncoordinated, Unfenced
 from tests.torture.network.faults import (
     CutLink,
     FailedOverDatabase,
@@ -17,6 +17,7 @@ from tests.torture.network.faults import (
     JumpedClock,
     KilledBroker,
     KilledDatabase,
+    MovedScopes,
     NetworkFault,
     PausedBroker,
     PausedDatabase,
@@ -53,7 +54,7 @@ def _hasty(*faults: NetworkFault) -> Control:
 _CUT_FROM_DATABASE = CutLink(seconds=(7.0,), others=(DATABASE,))
 _DEAF_DATABASE = CutLink(one_way=True, seconds=(7.0,), others=(DATABASE,))
 _OF_DATABASE = (KilledDatabase(), PausedDatabase(), FailedOverDatabase())
-_OF_BROKERS = (KilledBroker(), PausedBroker(), JumpedClock(), RollingRestart())
+_OF_BROKERS = (KilledBroker(), PausedBroker(), JumpedClock(), MovedScopes(), RollingRestart())
 _OF_LINKS = (CutLink(), CutLink(one_way=True), IsolatedBroker(), SlowLink())
 _ALL = (*_OF_BROKERS, *_OF_LINKS, *_OF_DATABASE, StoreAway())
 
@@ -75,6 +76,7 @@ ENTRIES = (
         lying=True,
     ),
     _entry("net-clock", [JumpedClock()], _hasty(JumpedClock(kills=1.0))),
+    _entry("net-move", [MovedScopes()], Control(Clinging, TWO_SERVE, Everything)),
     _entry("rolling", [RollingRestart()], _hasty(RollingRestart(gently=False))),
     _entry("net-mixed", _ALL, _hasty(KilledBroker(), RollingRestart(gently=False)), lying=True),
 )

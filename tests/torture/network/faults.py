@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from tests.torture.cluster.moving import DRAINS, KILLS, move_scopes
 from tests.torture.cluster.nodes import TIMES
 from tests.torture.kinds.clock_jump import JUMPS_MS, jump
 from tests.torture.network.arena import BROKERS, CLIENTS, DATABASE, STORE, NetworkArena
@@ -196,6 +197,22 @@ class JumpedClock:
         await arena.some_progress()
         if arena.random.random() < self._kills:
             await arena.kill_node(name)
+
+
+class MovedScopes:
+    """Operators move scopes that clients use, or drain a broker."""
+
+    name = "move"
+
+    def __init__(self, *, drains: float = DRAINS, kills: float = KILLS, afterwards: int = 0) -> None:
+        """`afterwards` are more acknowledgements after it, for controls."""
+        self._drains = drains
+        self._kills = kills
+        self._afterwards = afterwards
+
+    async def strike(self, arena: NetworkArena) -> None:
+        await move_scopes(arena, drains=self._drains, kills=self._kills)
+        await arena.progress(self._afterwards)
 
 
 class RollingRestart:

@@ -12,16 +12,11 @@ from posthouse.settings import Address
 from tests.checker.history import Ack, Deliver, Outcome, Publish, Subscribe
 from tests.protocols.amqp.wire import Wire
 from tests.torture.brokers import Addresses
+from tests.torture.queues.places import EXCHANGE, FANNED, SINGLE, Place
 from tests.torture.recording import Recorder
 from tests.torture.stream.links import decode_value, encode_value
 from tests.torture.workloads import RETRY_SECONDS, Refused
 from tests.wire.amqp import FRAME_START, Content
-
-EXCHANGE = "parcels"
-"""A fanout to all of `FANNED`."""
-FANNED = ("billing", "shipping")
-SINGLE = "tasks"
-QUEUES = (*FANNED, SINGLE)
 
 WINDOW = 8
 PREFETCH = 20
@@ -44,9 +39,9 @@ class _Link(Wire):
             return await self.reader.readexactly(FRAME_START.size)
 
 
-async def connect(addresses: Addresses) -> Wire:
+async def connect(addresses: Addresses, place: Place) -> Wire:
     wire = _Link(addresses)
-    await wire.open()
+    await wire.open(vhost=place.namespace)
     await wire.channel(_CHANNEL)
     return wire
 
@@ -68,15 +63,16 @@ class _Pending:
 class Publisher:
     """Nothing is published again, so that every value has one fate."""
 
-    def __init__(self, recorder: Recorder, random: Random) -> None:
+    def __init__(self, recorder: Recorder, random: Random, place: Place) -> None:
         self._recorder = recorder
         self._random = random
+        self._place = place
         self._process = recorder.process()
         self._unconfirmed: dict[int, _Pending] = {}
 
     async def live(self, addresses: Addresses) -> None:
         try:
-            async with await connect(addresses) as wire:
+            async with await connect(addresses, self._place) as wire:
                 await wire.call(_CHANNEL, Confirm.Select())
                 await self._publish(wire)
         finally:
@@ -119,8 +115,9 @@ class Publisher:
         for tag in tags:
             pending = self._unconfirmed.pop(tag)
             for queue in pending.queues:
+                label = self._place.label(queue)
                 self._recorder.add(
-                    Publish(self._process, pending.invoked, now, queue, pending.value, outcome)
+                    Publish(self._process, pending.invoked, now, label, pending.value, outcome)
                 )
 
 
@@ -134,19 +131,21 @@ class _Held:
 class TransactionalConsumer:
     """Acknowledges some at a time in a transaction: once that is committed, none of them may come back."""
 
-    def __init__(self, recorder: Recorder, random: Random, queue: str) -> None:
+    def __init__(self, recorder: Recorder, random: Random, place: Place, queue: str) -> None:
         self._recorder = recorder
         self._random = random
+        self._place = place
         self._queue = queue
+        self._label = place.label(queue)
         self._process = recorder.process()
         self._held: deque[_Held] = deque()
         self._committing: list[_Held] = []
 
     async def live(self, addresses: Addresses) -> None:
         self._held.clear()
-        self._recorder.add(Subscribe(self._process, self._recorder.now(), self._queue))
+        self._recorder.add(Subscribe(self._process, self._recorder.now(), self._label))
         try:
-            async with await connect(addresses) as wire:
+            async with await connect(addresses, self._place) as wire:
                 await wire.call(_CHANNEL, Tx.Select())
                 await wire.call(_CHANNEL, Basic.Qos(0, PREFETCH, False))
                 wire.send(_CHANNEL, Basic.Consume(0, self._queue, "", False, False, False, False))
@@ -162,7 +161,7 @@ class TransactionalConsumer:
             value = decode_value(got.body)
             self._held.append(_Held(got.method.delivery_tag, value))
             self._recorder.add(
-                Deliver(self._process, self._recorder.now(), self._queue, value, got.method.redelivered)
+                Deliver(self._process, self._recorder.now(), self._label, value, got.method.redelivered)
             )
         elif isinstance(got, Tx.CommitOk):
             self._record(Outcome.OK)
@@ -179,22 +178,24 @@ class TransactionalConsumer:
     def _record(self, outcome: Outcome) -> None:
         now = self._recorder.now()
         for held in self._committing:
-            self._recorder.add(Ack(self._process, held.invoked, now, self._queue, held.value, outcome))
+            self._recorder.add(Ack(self._process, held.invoked, now, self._label, held.value, outcome))
         self._committing = []
 
 
 class PlainConsumer:
     """Acknowledges and hears nothing of it; now and then it gives a message back."""
 
-    def __init__(self, recorder: Recorder, random: Random, queue: str) -> None:
+    def __init__(self, recorder: Recorder, random: Random, place: Place, queue: str) -> None:
         self._recorder = recorder
         self._random = random
+        self._place = place
         self._queue = queue
+        self._label = place.label(queue)
         self._process = recorder.process()
 
     async def live(self, addresses: Addresses) -> None:
-        self._recorder.add(Subscribe(self._process, self._recorder.now(), self._queue))
-        async with await connect(addresses) as wire:
+        self._recorder.add(Subscribe(self._process, self._recorder.now(), self._label))
+        async with await connect(addresses, self._place) as wire:
             await wire.call(_CHANNEL, Basic.Qos(0, PREFETCH, False))
             wire.send(_CHANNEL, Basic.Consume(0, self._queue, "", False, False, False, False))
             while True:
@@ -205,9 +206,9 @@ class PlainConsumer:
     def _took(self, wire: Wire, got: Content) -> None:
         value, tag = decode_value(got.body), got.method.delivery_tag
         now = self._recorder.now()
-        self._recorder.add(Deliver(self._process, now, self._queue, value, got.method.redelivered))
+        self._recorder.add(Deliver(self._process, now, self._label, value, got.method.redelivered))
         if not got.method.redelivered and self._random.random() < 0.1:
             wire.send(_CHANNEL, Basic.Nack(tag, False, True))
             return
-        self._recorder.add(Ack(self._process, now, now, self._queue, value, Outcome.UNKNOWN))
+        self._recorder.add(Ack(self._process, now, now, self._label, value, Outcome.UNKNOWN))
         wire.send(_CHANNEL, Basic.Ack(tag, False))

@@ -22,6 +22,9 @@ from tests.torture.workloads import Client
 PARTITIONS = {"orders": 3, "payments": 2}
 GROUP = "readers"
 CLASSIC_GROUP = "classic readers"
+_PRODUCERS = ("first", "second")
+_PROCESSOR = "processor"
+TRANSACTIONAL_IDS = (*_PRODUCERS, _PROCESSOR)
 _CONFIG = {"internal_segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
 
 
@@ -61,7 +64,7 @@ class StreamWorkload:
             IdempotentProducer(*about),
             PlainProducer(*about, sends_again=self._careless),
         ]
-        self._transactional = [TransactionalProducer(*about, name) for name in ("first", "second")]
+        self._transactional = [TransactionalProducer(*about, name) for name in _PRODUCERS]
         self._readers = [
             Follower(*about, committed_only=False),
             Follower(*about, committed_only=True),
@@ -69,7 +72,7 @@ class StreamWorkload:
             GroupMember(*about, GROUP),
         ]
         if self._is_full:
-            self._processor = Processor(*about, "processor")
+            self._processor = Processor(*about, _PROCESSOR)
             self._transactional.append(self._processor)
             self._readers += [ClassicMember(*about, CLASSIC_GROUP) for _ in range(2)]
 
