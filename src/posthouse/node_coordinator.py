@@ -1,7 +1,7 @@
 """The scope coordinator of a node: taken when it is free, loaded, and given up when operators want that.
 
 As with the scopes of groups, only what the database has given to this broker is loaded, and only what is not
-loaded any more is released. Connections of Kafka clients go on meanwhile.
+loaded any more is released. Connections of Kafka and AMQP clients go on meanwhile.
 """
 
 import asyncio

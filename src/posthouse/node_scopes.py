@@ -28,6 +28,7 @@ SETTLED_SECONDS = 5.0
 """A broker gets scopes of others only after it has been alive for so long: it may be one that ends again."""
 HANDOVER_SECONDS = 0.5
 """Between two scopes that a broker hands over, so that few groups and logs move at a time."""
+_LOADED_AT_ONCE = 8
 _MOST_NAMES = 8
 
 
@@ -138,7 +139,14 @@ class ScopeKeeper:
             log.info("broker %s takes %s", self._own.name, _names(taken))
 
     async def _load(self, server: ScopeServer, planned: frozenset[Scope]) -> None:
-        for scope in sorted((self._held & planned) - self._loaded):
+        """Some at a time: most of it is waiting for the database, which answers several at once."""
+        limit = asyncio.Semaphore(_LOADED_AT_ONCE)
+        async with asyncio.TaskGroup() as loads:
+            for scope in sorted((self._held & planned) - self._loaded):
+                loads.create_task(self._load_one(server, scope, limit))
+
+    async def _load_one(self, server: ScopeServer, scope: Scope, limit: asyncio.Semaphore) -> None:
+        async with limit:
             began = self._monotonic()
             with self._logged(f"load {scope}"):
                 await server.take_scope(scope)

@@ -6,12 +6,12 @@ from typing import Literal
 from posthouse.model.brokers import ClusterView
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
-from posthouse.model.scopes import GROUPS, HOUSEKEEPING, TRANSACTIONS, Scope
+from posthouse.model.scopes import GROUPS, HOUSEKEEPING, NAMESPACES, TRANSACTIONS, Scope
 from posthouse.node_scopes import ScopeKeeper
 from posthouse.protocols.scope_moves import ScopeMoves
 from tests.cluster.scope_views import cluster_broker, cluster_view
 
-ALL = frozenset((*GROUPS, *TRANSACTIONS, *HOUSEKEEPING))
+ALL = frozenset((*GROUPS, *TRANSACTIONS, *NAMESPACES, *HOUSEKEEPING))
 """The scopes that are spread."""
 Fault = Literal["before", "after"]
 """Whether a statement fails before it has an effect, or only its answer is lost."""

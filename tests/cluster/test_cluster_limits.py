@@ -21,6 +21,11 @@ from posthouse.protocols.kafka.codec.generated.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from posthouse.protocols.kafka.codec.generated.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
 from posthouse.settings import Address, Authentication
 from tests.cluster import nodes as cluster_nodes
@@ -185,7 +190,8 @@ async def test_a_connection_whose_requests_are_relayed_counts_once(url: str, tmp
         await know_each_other(coordinator, member)
         async with Wire(str(member.listeners["kafka"])) as one:
             await log_in(one, "admin", PASSWORD)
-            await _create(one, "t")
+            request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+            await one.ask(request, DescribeProducersResponse)
             app = coordinator.parts.life.app
             assert app is not None
             assert [each.info.user for each in app.connections] == ["admin"], "the member relays"

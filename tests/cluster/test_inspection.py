@@ -15,7 +15,7 @@ async def test_tables_are_created_and_dangers_named(postgres: PostgresServer) ->
         assert any("synchronous_standby_names" in each for each in warnings)
         assert any("fsync off" in each for each in warnings)
         with psycopg.connect(url) as connection:
-            assert connection.execute("SELECT count(*) FROM posthouse.scope").fetchone() == (145,)
+            assert connection.execute("SELECT count(*) FROM posthouse.scope").fetchone() == (161,)
         assert await inspect(Database(url)) == warnings
 
 

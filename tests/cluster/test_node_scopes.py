@@ -14,17 +14,18 @@ from tests.cluster.scope_cluster import ALL, FakeServer, ScopeCluster
 async def test_a_broker_that_is_alone_takes_all_at_once() -> None:
     cluster = ScopeCluster(1)
     await cluster.round()
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
     assert (
         cluster.nodes[1].moves.taken
         == cluster.nodes[1].moves.held
         == {
             "groups": 64,
             "transactions": 64,
+            "namespaces": 16,
             "housekeeping": 16,
         }
     )
-    assert cluster.nodes[1].moves.load_seconds.count == 144
+    assert cluster.nodes[1].moves.load_seconds.count == 160
     await cluster.round()
     assert len(cluster.nodes[1].leases.asked) == 1
 
@@ -32,20 +33,20 @@ async def test_a_broker_that_is_alone_takes_all_at_once() -> None:
 async def test_brokers_that_start_together_share() -> None:
     cluster = ScopeCluster(1, 2, 3)
     assert await cluster.settle() == 1
-    assert sorted(cluster.counts().values()) == [47, 47, 50]
+    assert sorted(cluster.counts().values()) == [52, 52, 56]
 
 
 async def test_scopes_go_to_a_broker_that_joins_one_by_one() -> None:
     cluster = ScopeCluster(1)
     await cluster.settle()
     cluster.join(2)
-    for moved in range(1, 73):
+    for moved in range(1, 81):
         assert await cluster.round()
         assert cluster.nodes[1].moves.handed_over.total() == moved
-        assert cluster.counts() == {1: 144 - moved, 2: moved}
+        assert cluster.counts() == {1: 160 - moved, 2: moved}
         cluster.check()
     assert not await cluster.round()
-    assert cluster.nodes[1].moves.unload_seconds.count == 72
+    assert cluster.nodes[1].moves.unload_seconds.count == 80
 
 
 async def test_more_heartbeats_do_not_move_more() -> None:
@@ -65,17 +66,17 @@ async def test_a_broker_that_has_just_started_gets_none_of_others() -> None:
     cluster.young = {2}
     for _ in range(3):
         await cluster.round()
-    assert cluster.counts() == {1: 144, 2: 0}
+    assert cluster.counts() == {1: 160, 2: 0}
     cluster.young = set()
     await cluster.round()
-    assert cluster.counts() == {1: 143, 2: 1}
+    assert cluster.counts() == {1: 159, 2: 1}
 
 
 async def test_a_broker_that_has_just_started_takes_what_is_free() -> None:
     cluster = ScopeCluster(1, 2)
     cluster.young = {1, 2}
     await cluster.round()
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 async def test_the_scopes_of_a_dead_broker_are_taken_once_its_lease_is_over() -> None:
@@ -86,7 +87,7 @@ async def test_the_scopes_of_a_dead_broker_are_taken_once_its_lease_is_over() ->
     assert not cluster.all_served()
     cluster.table.leases.discard(3)
     await cluster.round()
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 async def test_a_broker_whose_lease_is_over_loses_its_scopes_and_hands_none_over() -> None:
@@ -94,21 +95,21 @@ async def test_a_broker_whose_lease_is_over_loses_its_scopes_and_hands_none_over
     await cluster.settle()
     cluster.lapsed = {2}
     await cluster.round(brokers=[2])
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
     cluster.table.leases.discard(2)
     await cluster.round(brokers=[1])
-    assert cluster.counts()[1] == 144
+    assert cluster.counts()[1] == 160
 
 
 async def test_drain_and_undrain() -> None:
     cluster = ScopeCluster(1, 2)
     await cluster.settle()
     cluster.draining = {2}
-    assert await cluster.settle() >= 72
-    assert cluster.counts() == {1: 144, 2: 0}
+    assert await cluster.settle() >= 80
+    assert cluster.counts() == {1: 160, 2: 0}
     cluster.draining = set()
-    assert await cluster.settle() >= 72
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert await cluster.settle() >= 80
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 async def test_the_last_broker_keeps_its_scopes_when_it_is_drained() -> None:
@@ -116,7 +117,7 @@ async def test_the_last_broker_keeps_its_scopes_when_it_is_drained() -> None:
     await cluster.settle()
     cluster.draining = {1}
     await cluster.settle()
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
 
 
 async def test_a_scope_that_is_wanted_elsewhere_moves_and_comes_back() -> None:
@@ -126,7 +127,7 @@ async def test_a_scope_that_is_wanted_elsewhere_moves_and_comes_back() -> None:
     cluster.wanted = {scope: 2}
     await cluster.settle()
     assert scope in cluster.nodes[2].server.served
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
@@ -136,7 +137,7 @@ async def test_a_database_that_is_away_while_scopes_are_taken(fault: str) -> Non
     await cluster.round()
     assert cluster.counts() == {1: 0}
     await cluster.round()
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
@@ -146,10 +147,10 @@ async def test_a_database_that_is_away_while_a_scope_is_released(fault: str) -> 
     cluster.join(2)
     cluster.nodes[1].leases.fault = fault  # type: ignore[assignment]
     await cluster.round()
-    assert cluster.counts()[1] == 143
+    assert cluster.counts()[1] == 159
     assert cluster.nodes[1].moves.handed_over.total() == 0
     await cluster.settle()
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 async def test_what_was_taken_by_a_lost_answer_and_is_planned_elsewhere_is_released() -> None:
@@ -158,7 +159,7 @@ async def test_what_was_taken_by_a_lost_answer_and_is_planned_elsewhere_is_relea
     await cluster.round()
     cluster.join(2)
     await cluster.round()
-    assert cluster.counts() == {1: 72, 2: 72}
+    assert cluster.counts() == {1: 80, 2: 80}
 
 
 async def test_a_scope_that_cannot_be_loaded_keeps_no_other_waiting(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,11 +167,11 @@ async def test_a_scope_that_cannot_be_loaded_keeps_no_other_waiting(caplog: pyte
     cluster.nodes[1].server.broken = {GROUPS[3]}
     for _ in range(3):
         await cluster.round()
-    assert cluster.counts() == {1: 143}
+    assert cluster.counts() == {1: 159}
     assert caplog.text.count("broker b1 cannot load groups/03") == 1
     cluster.nodes[1].server.broken = set()
     await cluster.round()
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
 
 
 async def test_a_scope_that_cannot_be_unloaded_is_not_released() -> None:
@@ -180,12 +181,12 @@ async def test_a_scope_that_cannot_be_unloaded_is_not_released() -> None:
     cluster.nodes[1].server.broken = set(ALL)
     for _ in range(3):
         await cluster.round()
-    assert cluster.counts() == {1: 143, 2: 0}
-    assert len(cluster.nodes[1].keeper.held) == 144
+    assert cluster.counts() == {1: 159, 2: 0}
+    assert len(cluster.nodes[1].keeper.held) == 160
     cluster.nodes[1].server.broken = set()
     cluster.kill(2)
     await cluster.round()
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
 
 
 async def test_a_broker_that_is_not_ready_asks_for_a_newer_view() -> None:
@@ -205,7 +206,7 @@ async def test_nothing_is_done_by_a_broker_that_is_not_in_its_view() -> None:
     cluster = ScopeCluster(1)
     await cluster.settle()
     assert await cluster.nodes[1].step(ClusterView())
-    assert cluster.counts() == {1: 144}
+    assert cluster.counts() == {1: 160}
 
 
 async def test_the_next_app_loads_what_the_broker_holds() -> None:

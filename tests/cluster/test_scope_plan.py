@@ -11,6 +11,7 @@ from posthouse.model.scopes import (
     COORDINATOR,
     GROUPS,
     HOUSEKEEPING,
+    NAMESPACES,
     SCOPES,
     SPREAD,
     TRANSACTIONS,
@@ -20,7 +21,7 @@ from tests.cluster.scope_views import cluster_view
 
 brokers = st.sets(st.integers(1, 12), min_size=1, max_size=8)
 ids = st.integers(1, 12)
-spread = [*GROUPS, *TRANSACTIONS, *HOUSEKEEPING]
+spread = [*GROUPS, *TRANSACTIONS, *NAMESPACES, *HOUSEKEEPING]
 held = st.dictionaries(st.sampled_from(spread), ids)
 """By live brokers and by dead ones; the others are free."""
 pins = st.dictionaries(st.sampled_from(SCOPES), ids, max_size=80)
@@ -180,5 +181,6 @@ def test_the_scopes_of_one_broker() -> None:
         assert Counter(scope.kind for scope in plan.of(broker)) == {
             "groups": 32,
             "transactions": 32,
+            "namespaces": 8,
             "housekeeping": 8,
         }

@@ -79,11 +79,11 @@ class SpreadScopes(Protocol):
 
 
 class Broker:
-    """`start` is enough to serve logs. To change topics, users and settings it has to `coordinate`, which one
-    of several brokers on one storage does, until it is to `stop_coordinating`. In the others storage refuses
-    their commits, and they refuse what they would do without a commit. Groups, transactional ids, namespaces
-    with their queues and housekeeping of logs need their scope: a broker that is alone holds all, one of
-    several holds those that it has taken.
+    """`start` is enough to serve logs, and to create and delete topics. To change settings of topics, users
+    and permissions it has to `coordinate`, which one of several brokers on one storage does, until it is to
+    `stop_coordinating`. In the others storage refuses their commits, and they refuse what they would do
+    without a commit. Groups, transactional ids, namespaces with their queues and housekeeping of logs need
+    their scope: a broker that is alone holds all, one of several holds those that it has taken.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Brokers that share a storage: what members pass on and relay to the coordinator, and hints among all."""
+"""Brokers that share a storage: what they pass on and relay to the holder of a scope, and hints among all."""

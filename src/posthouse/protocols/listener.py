@@ -7,7 +7,7 @@ import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.connection_info import ConnectionInfo
@@ -56,6 +56,15 @@ class Connection(Protocol):
 
     def tick(self) -> bool:
         """Called once a second. Returns whether the client sends a frame too slowly: see `pace`."""
+
+
+@runtime_checkable
+class Namespaced(Protocol):
+    """A connection that may also be one of these, if clients choose a namespace."""
+
+    @property
+    def namespace(self) -> str | None:
+        """None before the client has chosen it, and if another broker serves it."""
 
 
 ConnectionFactory = Callable[["Listener"], asyncio.BaseProtocol]
@@ -358,8 +367,7 @@ class Listener:
 
     async def hand_over_scope(self, scope: Scope, seconds: float) -> None:
         """The same for the connections in namespaces of the scope."""
-        served = [each for each, its in self._visitors.items() if not its.is_passed_on]
-        await self._hand_over([each for each in served if _is_in(each.info.namespace, scope)], seconds)
+        await self._hand_over([each for each in self._visitors if _is_in(each, scope)], seconds)
 
     async def _hand_over(self, served: Sequence[Connection], seconds: float) -> None:
         for connection in served:
@@ -427,8 +435,10 @@ def _turn_away(visitor: Visitor, task: "asyncio.Task[None]") -> None:
     task.cancel()
 
 
-def _is_in(namespace: str | None, scope: Scope) -> bool:
-    return namespace is not None and scope_of_namespace(namespace) == scope
+def _is_in(connection: Connection, scope: Scope) -> bool:
+    if not isinstance(connection, Namespaced) or connection.namespace is None:
+        return False
+    return scope_of_namespace(connection.namespace) == scope
 
 
 def _always() -> bool:

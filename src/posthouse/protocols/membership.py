@@ -1,8 +1,8 @@
 """What a broker that shares its storage knows of its cluster, for the protocols.
 
-One broker holds the scope of the *coordinator*: queues, and all other state that has one owner. The others
-are *members*. All of them serve logs, and the groups and transactional ids whose scopes they hold, each under
-a lease of its own.
+One broker holds the scope of the *coordinator*: settings of topics, users and permissions, and the HTTP API.
+The others are *members*. All of them serve logs, and the groups, transactional ids and namespaces whose
+scopes they hold, each under a lease of its own.
 """
 
 from collections.abc import Callable

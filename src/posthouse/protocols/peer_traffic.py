@@ -8,7 +8,7 @@ class PeerTraffic:
     """Owned by the event loop."""
 
     relayed_requests: int = 0
-    """Requests of clients that were sent to the coordinator."""
+    """Requests of clients that were sent to the holder of a scope."""
     relay_failures: int = 0
     """Those of them that got no response."""
     relayed_unanswered: int = 0

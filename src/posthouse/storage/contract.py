@@ -233,7 +233,7 @@ class Storage(PartitionView, Protocol):
 
         `retention.local.*` removes only whole closed segments below `archived`. Returns the partitions that
         `needed` held back, with the start that retention would have set. In a storage that several brokers
-        share: of the logs of `log_scopes`, and in the coordinator those of coordinated topics.
+        share: of the logs of `log_scopes`, but of topics with a `scope` those that this broker holds.
         """
 
     async def compact(self, needed: Needed = nothing_needed) -> None:

@@ -15,6 +15,7 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.topics import NewTopic
 from posthouse.model.brokers import ClusterView
 from posthouse.model.scopes import GROUPS, NAMESPACES, Scope, scope_of_namespace
 from posthouse.protocols.admin.endpoints import ENDPOINTS
@@ -64,6 +65,22 @@ async def brokers() -> AsyncIterator[TwoBrokers]:
 async def http(brokers: TwoBrokers) -> AsyncIterator[httpx.AsyncClient]:
     async with _client(brokers.coordinator) as client:
         yield client
+
+
+async def test_records_for_a_topic_that_feeds_queues_go_to_the_broker_of_the_queues(
+    brokers: TwoBrokers, http: httpx.AsyncClient
+) -> None:
+    await _declare(http, THERE, "q")
+    namespace = brokers.member.broker.namespaces.get(THERE)
+    name = namespace.topic_of("q")
+    await brokers.member.broker.create_topics([NewTopic(name=name, partitions=1)])
+    record = {"records": [{"value": "hello"}]}
+    produced = await http.post(f"/v1/topics/{name}/records", json=record)
+    assert produced.status_code == 200, produced.text
+    assert namespace.queues["q"].message_count == 1
+    trimmed = await http.post(f"/v1/topics/{name}/trim", json={})
+    assert (trimmed.status_code, trimmed.json()["partitions"][0]["start"]) == (200, 1), trimmed.text
+    assert (await http.post("/v1/topics/unknown/records", json=record)).status_code == 404
 
 
 @asynccontextmanager

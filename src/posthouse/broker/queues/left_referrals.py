@@ -56,4 +56,4 @@ class LeftReferrals:
         return [each.put() for each in self._referrals]
 
     def durable(self) -> None:
-        """The other brokers learn of it by the new ends of the logs, or when it looks next."""
+        """The other brokers learn of it by the new ends of the logs, or when they look next."""

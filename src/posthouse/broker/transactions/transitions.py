@@ -22,7 +22,7 @@ from posthouse.storage.outcomes import OperationRefused
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""Topics become coordinated, and the coordinator moves, but not that often."""
+"""Topics begin to feed queues, and namespaces move, but not that often."""
 
 
 class Referred(Protocol):
@@ -30,7 +30,7 @@ class Referred(Protocol):
 
     @property
     def left(self) -> Collection[PartitionId]:
-        """Partitions whose references are left to the coordinator."""
+        """Partitions whose references are left to the brokers that serve the queues."""
 
     def operations(self) -> Sequence[storage_operations.Refer | Put]: ...
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
+from posthouse.model.errors import UnknownTopic
 from posthouse.model.scopes import Scope
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
@@ -52,6 +53,9 @@ class Endpoint(Generic[P, B]):
     scope: Callable[[P], Scope] | None = None
     """The scope that the call is about: the broker that holds it answers. Calls with a parameter `namespace`
     need none: the broker answers that serves the namespace."""
+    writes_to_topic: bool = False
+    """It writes to the log of the parameter `topic`: if that feeds queues, the broker answers that serves
+    them."""
     problems: tuple[int, ...] = ()
     """Status codes besides 400, 401, 403 and 503, which every call may have."""
 
@@ -67,12 +71,22 @@ class Endpoint(Generic[P, B]):
     async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)
         body = self._body(request)
-        if self.scope is not None and context.is_elsewhere(scope := self.scope(checked)):
+        scope = await self._scope_of_topic(context, checked) if self.writes_to_topic else None
+        if self.scope is not None:
+            scope = self.scope(checked)
+        if scope is not None and context.is_elsewhere(scope):
             return await context.ask(scope, request)
         namespace: str | None = getattr(checked, "namespace", None)
         if namespace is None:  # or the call is about all of them
             return await self._handled(context, checked, body)
         return await context.in_namespace(namespace, request, lambda: self._handled(context, checked, body))
+
+    async def _scope_of_topic(self, context: CallContext, parameters: P) -> Scope | None:
+        name: str = getattr(parameters, "topic", "")
+        try:
+            return (await context.broker.find_topic(name)).scope
+        except UnknownTopic:
+            return None  # the handler says so, to those who may know
 
     async def _handled(self, context: CallContext, parameters: P, body: B) -> Response:
         result = await self.handler(context, parameters, body)

@@ -111,6 +111,11 @@ class AmqpConnection(asyncio.Protocol):
             self._transport.abort()
 
     @property
+    def namespace(self) -> str | None:
+        session = self._conversation.session
+        return None if session is None else session.vhost
+
+    @property
     def info(self) -> ConnectionInfo:
         session, negotiation = self._conversation.session, self._conversation.negotiation
         return ConnectionInfo(
@@ -118,7 +123,7 @@ class AmqpConnection(asyncio.Protocol):
             protocol="amqp",
             since_ms=self._since_ms,
             user=None if session is None else session.user,
-            namespace=None if session is None else session.vhost,
+            namespace=self.namespace,
             has_tls=self._listener.has_tls,
             is_paused=self._flow.is_paused,
             received_bytes=self._pace.received,

@@ -1,11 +1,13 @@
 """The log on PostgreSQL and an object store, behind the storage interface.
 
-The coordinator does everything. Any other broker, a member, appends to logs and reads them, writes the state
-of the groups and transactional ids whose scopes it holds, and keeps house for the logs of its scopes; it
-follows topics and cluster-wide state, and changes neither. A member becomes the coordinator (`coordinate`)
-and a member again (`stop_coordinating`) while it serves. The database decides on offsets, producers and
-order; this broker's memory follows the outcomes, and what other brokers write. This module builds, opens and
-closes the parts, and checks that the storage is open and not fenced.
+Any broker appends to logs and reads them, creates and deletes topics, and follows topics and cluster-wide
+state. It writes the state of the groups, transactional ids and namespaces whose scopes it holds, alone writes
+to the topics of these namespaces, and keeps house for the logs of its scopes. The coordinator also changes
+settings of topics and cluster-wide state. A member becomes the coordinator (`coordinate`) and a member again
+(`stop_coordinating`) while it serves; it takes and leaves namespaces (`take_namespaces`, `leave_namespaces`)
+in the same way. The database decides on offsets, producers and order; this broker's memory follows the
+outcomes, and what other brokers write. This module builds, opens and closes the parts, and checks that the
+storage is open and not fenced.
 """
 
 import asyncio

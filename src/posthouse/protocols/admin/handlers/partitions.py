@@ -92,6 +92,7 @@ PARTITIONS: Final = (
         path="/v1/topics/{topic}/trim",
         summary="Delete the first records of one partition or all",
         tag="topics",
+        writes_to_topic=True,
         handler=_trim,
         parameters=OfTopic,
         body=TrimBody,

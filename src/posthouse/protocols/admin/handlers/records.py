@@ -256,6 +256,7 @@ RECORDS: Final = (
         description="One batch for each partition. A partition that refuses its records does not stop the "
         "others: the result has an error for each of them. If all are refused, the answer is a "
         "problem.",
+        writes_to_topic=True,
         handler=_produce,
         parameters=OfTopic,
         body=NewRecords,

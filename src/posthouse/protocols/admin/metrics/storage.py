@@ -31,7 +31,10 @@ TOTAL: Final = gauge("posthouse_disk_size_bytes", "Size of the disk of the data 
 OPEN: Final = gauge("posthouse_transactions_open", "Transactions that have begun and not ended.")
 COMMITTED: Final = counter("posthouse_transactions_committed_total", "Transactions that were committed.")
 ABORTED: Final = counter("posthouse_transactions_aborted_total", "Transactions that were aborted.")
-SCHEDULED: Final = gauge("posthouse_scheduled_messages", "Delayed messages that are not yet published.")
+SCHEDULED: Final = gauge(
+    "posthouse_scheduled_messages",
+    "Delayed messages that are not yet published, in the namespaces that this broker serves.",
+)
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
     *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, COMMITTED, ABORTED, SCHEDULED),
