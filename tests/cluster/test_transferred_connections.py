@@ -22,7 +22,7 @@ from posthouse.cluster.preamble import AnyPassage, Refusal
 from posthouse.model.address import Address
 from posthouse.model.errors import Unavailable
 from posthouse.model.proven_user import PLAIN, ProvenUser
-from posthouse.model.scopes import COORDINATOR, scope_of_namespace
+from posthouse.model.scopes import scope_of_namespace
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.introduction import Origin
 from posthouse.settings import ClientCertificates
@@ -68,7 +68,7 @@ async def test_a_client_is_served_by_the_coordinator() -> None:
         own = wire.writer.get_extra_info("sockname")
         assert passage.listener == "amqp"
         assert passage.client == Address(own[0], own[1])
-        assert passage.scope == COORDINATOR
+        assert passage.scope == scope_of_namespace("/")
         assert passage.user is None
         assert "q" in made.coordinator.broker.namespaces.get("/").queues
         [forwarded] = made.member.connections

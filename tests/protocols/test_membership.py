@@ -23,7 +23,7 @@ def _broker(id: int, **listeners: str) -> ClusterBroker:
 _ONE, _TWO, _THREE = (_broker(id, kafka=f"broker-{id}:9092") for id in (1, 2, 3))
 _ALL = ClusterView(brokers=(_ONE, _TWO, _THREE), holder_incarnation=_TWO.incarnation, epoch=7)
 _TOPIC = Topic(id=TopicId(bytes(16)), name="t", partitions=100)
-_COORDINATED = replace(_TOPIC, scope=NAMESPACES[3])
+_OF_NAMESPACE = replace(_TOPIC, scope=NAMESPACES[3])
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ def test_a_member_sees_the_holder_of_the_lease_as_coordinator() -> None:
 def test_there_may_be_no_coordinator(view: ClusterView) -> None:
     node = _node(_member(view))
     assert node.coordinator() is None
-    assert set(node.leaders(_COORDINATED)) == {NO_NODE_ID}
+    assert set(node.leaders(_OF_NAMESPACE)) == {NO_NODE_ID}
     assert set(node.leaders(_TOPIC)) == {1, 2, 3}
 
 
@@ -84,8 +84,9 @@ def test_all_brokers_name_the_same_leaders() -> None:
     assert found == dict.fromkeys((1, 2, 3), leaders(_TOPIC.id, 100, (1, 2, 3)))
 
 
-def test_coordinated_topics_are_led_by_the_coordinator() -> None:
-    assert set(_node(_member()).leaders(_COORDINATED)) == {_TWO.id}
+def test_topics_of_namespaces_are_led_by_the_holder_of_their_scope() -> None:
+    view = replace(_ALL, holders={NAMESPACES[3]: _THREE.incarnation, NAMESPACES[4]: _ONE.incarnation})
+    assert set(_node(_member(view)).leaders(_OF_NAMESPACE)) == {_THREE.id}
 
 
 def test_leaders_follow_the_live_brokers() -> None:

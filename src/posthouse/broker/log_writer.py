@@ -135,7 +135,7 @@ class Referring(Protocol):
     def by_topic(self) -> Collection[str]:
         """Names of the topics whose records are routed to queues."""
 
-    def serves(self, scope: Scope | None) -> bool:
+    def serves(self, scope: Scope) -> bool:
         """Whether it has those of topics of this scope."""
 
     def refer(self, appends: Sequence[tuple[Topic, Append]]) -> Referrals | None: ...
@@ -192,7 +192,7 @@ class LogWriter:
                 if produced.topic.name in sources:
                     check_referable(append.header)
                     referring.append((produced.topic, append))
-                elif not self._queues.serves(produced.topic.scope):
+                elif produced.topic.scope is not None and not self._queues.serves(produced.topic.scope):
                     check_referable(append.header)  # another broker refers to it, or storage refuses it
             except PosthouseError as error:
                 if required:

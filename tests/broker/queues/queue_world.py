@@ -197,7 +197,9 @@ class QueueWorld(RuleBasedStateMachine):
             return False
         if self.is_full:  # something is tried again and again
             return True
-        return not self.broker.namespaces.background and self.storage_is_idle
+        namespaces = self.broker.namespaces
+        is_quiet = not namespaces.background and not any(len(each.background) for each in namespaces)
+        return is_quiet and self.storage_is_idle
 
     def orphans(self) -> Iterator[Message]:
         """Leased, but nobody holds them: only while storage refuses."""

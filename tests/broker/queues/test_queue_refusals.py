@@ -52,13 +52,13 @@ async def test_nothing_spins_while_storage_takes_its_time(monkeypatch: pytest.Mo
         await rig.publish(b"urgent", priority=1)
         await rig.publish(b"other")
         started: list[object] = []
-        start = rig.broker.namespaces.background.start
+        start = rig.namespace.background.start
 
         def counted(work: Coroutine[Any, Any, None], subject: object) -> asyncio.Task[None]:
             started.append(work)
             return start(work, subject)
 
-        monkeypatch.setattr(rig.broker.namespaces.background, "start", counted)
+        monkeypatch.setattr(rig.namespace.background, "start", counted)
         storage.gate = asyncio.Event()
         taker = Taker()
         queue.subscribe(taker)

@@ -312,7 +312,7 @@ class Publishing:
         while self._line and self._preparing is None:
             wave = self._line[0]
             missing = wave.missing_topics()
-            if missing or not self.schedules.is_ready(wave.scheduled):
+            if missing or (wave.scheduled and not self.schedules.is_ready(wave.scheduled)):
                 self._preparing = asyncio.create_task(self._prepare(wave, missing))
                 self._preparing.add_done_callback(self._prepared)
                 return
