@@ -14,6 +14,7 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.left_referrals import Referral, stored_referral
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.topics import NewTopic
@@ -33,6 +34,7 @@ from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.logs import definition_follower
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.spaces import Space
+from tests.broker.queues.rig import values_of
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.shared.opened import TestLease, make_member, make_shared, release_scope
 
@@ -270,6 +272,27 @@ async def test_the_coordinator_refers_itself_to_what_it_commits(
     await brokers.move(brokers.coordinator)
     await processor.end()
     assert queue.message_count == 1 and not await brokers.referrals()
+
+
+async def test_transactions_of_one_producer_reach_the_queue_in_their_order(
+    brokers: Brokers, topic: Topic, processor: Processor
+) -> None:
+    """The first was left to the broker of the queue, which ends the second one itself."""
+    queue = await brokers.declare()
+    assert isinstance(queue, Queue)
+    await processor.write(topic, b"first")
+    await processor.end()
+    await brokers.move(brokers.coordinator)
+    await processor.begin()
+    await processor.write(topic, b"second")
+    await processor.end()
+    assert len(await brokers.referrals()) == 2
+    await brokers.refer()
+    assert await values_of(queue) == [b"first", b"second"]
+    await processor.write(topic, b"third")
+    await processor.end()
+    assert not await brokers.referrals(), "nothing is left that it could overtake"
+    assert await values_of(queue) == [b"third"]
 
 
 async def test_a_topic_that_is_deleted_leaves_nothing(

@@ -1,10 +1,10 @@
 """Which exchange or queue gets the records of a topic, and the references for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from posthouse.broker.queues.left_referrals import LeftReferrals, Referral
+from posthouse.broker.queues.left_referrals import LeftReferrals, Referral, stored_referral
 from posthouse.broker.queues.log_queue import LogQueue
 from posthouse.broker.queues.referrals import Referrals
 from posthouse.broker.queues.transaction_batches import transaction_batches
@@ -17,6 +17,7 @@ from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Append
 from posthouse.storage.producers import NOT_OPEN
+from posthouse.storage.spaces import Space
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,13 +139,22 @@ class Sources:
             if (first := self._open_since(partition, producer)) != NOT_OPEN
         ]
         times = {partition: self.time_of(partition) for partition, _ in routed}
-        if None not in times.values():
+        if None not in times.values() and not await self._is_behind({partition for partition, _ in routed}):
             referrals = Referrals(self._clock.now_ms())
             for referral in opened:
                 await self.add_records(referral, referrals)
             if all(self.time_of(partition) is time for partition, time in times.items()):
                 return referrals
         return LeftReferrals([partition for partition, _ in routed], opened)
+
+    async def _is_behind(self, partitions: Set[PartitionId]) -> bool:
+        """Whether an earlier transaction in one of the partitions is not referred to yet, which must not be
+        overtaken: it may be of the same producer, whose id was with another broker."""
+        shared = self._storage.shared_state
+        if shared is None:
+            return False
+        pending = await shared.of_space(Space.REFERRALS)
+        return any(stored_referral(each).partition in partitions for each in pending)
 
     async def add_records(self, referral: Referral, referrals: Referrals) -> None:
         """The records of the transaction, for the queues that get them now. Its log must be refreshed."""
