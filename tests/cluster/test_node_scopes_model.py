@@ -18,6 +18,7 @@ from tests.cluster.scope_cluster import Fault, ScopeCluster
 
 _MOST_BROKERS = 4
 number = st.integers(0, 1000)
+_LOOP = asyncio.new_event_loop()
 scopes = st.sampled_from([*GROUPS[:4], *HOUSEKEEPING[:2]])
 
 
@@ -101,7 +102,7 @@ class Keepers(RuleBasedStateMachine):
 
 def finished(coroutine: Coroutine[Any, Any, object]) -> None:
     """Runs what waits for nothing but its own tasks."""
-    asyncio.run(asyncio.wait_for(coroutine, 30))
+    _LOOP.run_until_complete(coroutine)
 
 
 TestKeepers = Keepers.TestCase
