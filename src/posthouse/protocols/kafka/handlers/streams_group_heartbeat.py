@@ -27,8 +27,6 @@ from posthouse.protocols.kafka.streams_topologies import decoded_topology
 from posthouse.protocols.kafka.topic_configs import kept_overrides
 
 _NOT_GIVEN = -1
-_DEFAULT = -1
-_CREATE_MS = 30_000
 _MOST_FAILURES = 3
 _CODES: Mapping[Trouble | Obstacle, int] = {
     Trouble.STALE_TOPOLOGY: 0,
