@@ -6,7 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from posthouse.cluster.scope_plan import may_coordinate
+from posthouse.cluster.scope_plan import CoordinatorOrders, may_coordinate
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_context import AGAIN_SECONDS, NodeContext
 from posthouse.storage.shared.database import CommitsLost, DatabaseAway
@@ -27,6 +27,8 @@ class Campaign:
         self._rest_until = -math.inf
         self._free_since: float | None = None
         """When this broker has found that none coordinates."""
+        self.overruled: CoordinatorOrders | None = None
+        """The orders against which this broker has taken the scope, because no other one did."""
 
     def rest(self, seconds: float) -> None:
         """Do not try to become the coordinator for so long: this broker could not serve as that."""
@@ -113,6 +115,7 @@ class Campaign:
     async def _try_to_take(self, scopes: Scopes) -> bool:
         node, registry = self._node, self._node.registry
         before = registry.view
+        overruled = None if self.is_wanted else CoordinatorOrders.of(before, node.own.id)
         try:
             taken = await scopes.take([COORDINATOR])
         except CommitsLost as error:
@@ -131,4 +134,5 @@ class Campaign:
         epoch = scopes.lease.scopes[COORDINATOR]
         log.info("broker %s takes over as the coordinator, epoch %d: %s", node.own.name, epoch, why)
         registry.took_coordinator(epoch)
+        self.overruled = overruled
         return True

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from posthouse.cluster.scope_plan import may_coordinate
+from posthouse.cluster.scope_plan import CoordinatorOrders, may_coordinate
 from posthouse.model.errors import InvalidConfig, PosthouseError
 from posthouse.model.scopes import COORDINATOR
 from posthouse.node_campaign import Campaign
@@ -20,7 +20,8 @@ from posthouse.storage.shared.membership.scopes import Scopes
 log = logging.getLogger(__name__)
 
 _UNWANTED_SECONDS = 60.0
-"""How long a coordinator that operators do not want stays before it lets the others try again."""
+"""How long a coordinator that operators do not want stays before it lets the others try again, unless there
+is a newer order."""
 
 
 class CoordinatorServer(Protocol):
@@ -101,9 +102,7 @@ class CoordinatorScope:
     async def _load(self) -> None:
         node = self._node
         coordinating = Coordinating(self._lease)
-        self._keep_until = 0.0
-        if not self._campaign.is_wanted:  # it has taken over because no other broker did
-            self._keep_until = asyncio.get_running_loop().time() + _UNWANTED_SECONDS
+        self._keep_until = asyncio.get_running_loop().time() + _UNWANTED_SECONDS
         began = node.clock.monotonic()
         await self._server.coordinate()
         self.held = coordinating
@@ -118,9 +117,13 @@ class CoordinatorScope:
         await self._scopes.give_up(COORDINATOR)
 
     def _is_wanted(self) -> bool:
-        if asyncio.get_running_loop().time() < self._keep_until:
-            return True
-        return may_coordinate(self._node.registry.view, self._node.own.id, seconds=SETTLED_SECONDS)
+        view, own = self._node.registry.view, self._node.own.id
+        if self._campaign.overruled == CoordinatorOrders.of(view, own):
+            if asyncio.get_running_loop().time() < self._keep_until:
+                return True
+        else:
+            self._campaign.overruled = None  # a newer order counts at once, even if it repeats an older one
+        return may_coordinate(view, own, seconds=SETTLED_SECONDS)
 
     async def _give_up(self, held: Coordinating) -> None:
         """A broker that cannot give it up in good order ends its lease, and with it all that it serves."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
+from typing import Self
 
 from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.scopes import COORDINATOR, SCOPES, SPREAD, Scope
@@ -35,6 +36,21 @@ class ScopePlan:
     def of(self, broker: int) -> frozenset[Scope]:
         """The scopes that this broker should hold."""
         return frozenset(scope for scope, planned in self.holders.items() if planned == broker)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoordinatorOrders:
+    """What operators have ordered that may keep a broker from being the coordinator."""
+
+    wanted: int | None
+    is_draining: bool
+
+    @classmethod
+    def of(cls, view: ClusterView, broker: int) -> Self:
+        return cls(
+            wanted=view.wanted.get(COORDINATOR),
+            is_draining=any(each.id == broker and each.is_draining for each in view.brokers),
+        )
 
 
 def plan_scopes(view: ClusterView) -> ScopePlan:
@@ -58,8 +74,8 @@ def may_coordinate(view: ClusterView, broker: int, *, seconds: float = 0.0) -> b
         and not each.is_draining
         and each.seconds_since_start >= seconds
     }
-    is_draining = any(each.id == broker and each.is_draining for each in view.brokers)
-    return view.wanted.get(COORDINATOR) not in others and not (is_draining and others)
+    orders = CoordinatorOrders.of(view, broker)
+    return orders.wanted not in others and not (orders.is_draining and others)
 
 
 def coordinator_moves(view: ClusterView) -> bool:

@@ -22,8 +22,7 @@ from tests.torture.workloads import LOST, RETRY_SECONDS, Client, Refused
 
 LAST = "last"
 """The name of the broker of the last look."""
-HOLDER_SECONDS = 90.0
-"""A broker that became the coordinator although operators wanted another one stays that for a minute."""
+HOLDER_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
 _CONNECT_SECONDS = 2
 _HOLDER = """
