@@ -145,14 +145,15 @@ def test_requests_are_those_of_the_metrics() -> None:
 
 
 def test_the_cost_of_a_connection(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "_PROTOCOLS", (idle.AMQP,))
+    monkeypatch.setattr(connections, "_ANYWHERE", (idle.KAFKA,))
     rows = list(connections.connections(stage))
     assert [row.name for row in rows if row.unit == "KiB"] == [
-        "AMQP, at the coordinator: memory",
-        "AMQP, at a member: memory of the coordinator",
-        "AMQP, at a member: memory",
+        "Kafka: memory",
+        "AMQP, at the broker of their virtual host: memory",
+        "AMQP, at another broker: memory",
+        "AMQP, at another broker: memory of the broker of the virtual host",
     ]
-    assert len(rows) == 6
+    assert len(rows) == 8
 
 
 def test_a_killed_coordinator_is_replaced(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,9 +209,9 @@ class Broker:
             storage, held_namespaces, self.namespaces, self.publishing, self._schedules
         )
         self._spread_scopes: Mapping[str, SpreadScopes] = {
-            GROUPS[0].kind: self._group_scopes,
-            TRANSACTIONS[0].kind: self._transaction_scopes,
-            NAMESPACES[0].kind: self.namespace_scopes,
+            GROUPS[0].kind: self._group_scopes.handover,
+            TRANSACTIONS[0].kind: self._transaction_scopes.handover,
+            NAMESPACES[0].kind: self.namespace_scopes.handover,
             HOUSEKEEPING[0].kind: self._log_scopes,
         }
         self._coordination = Coordination(self._metrics_file)

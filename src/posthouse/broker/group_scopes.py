@@ -1,8 +1,4 @@
-"""Taking over and giving up the groups of scopes: consumer groups, their offsets, and subscriptions.
-
-A broker that is alone loads all groups once. In a cluster a scope is taken after the database has given it to
-this broker, and given up before the database gives it to another one.
-"""
+"""The groups of the scopes that this broker holds: consumer groups, their offsets, and subscriptions."""
 
 import asyncio
 import logging
@@ -12,6 +8,7 @@ from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.offsets import partition_of
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.scope_handover import ScopeHandover
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import PartitionId, TopicId
@@ -38,11 +35,10 @@ class GroupScopes:
     ) -> None:
         """`check_seconds` is the interval in which groups expire."""
         self._storage = storage
-        self._held = held
         self._groups = groups
         self._subscriptions = subscriptions
+        self.handover = ScopeHandover(storage, held, GROUPS, load=self._load, unload=self._unload)
         self._expiry = Housekeeping([groups.expire], check_seconds)
-        self._changing = {scope: asyncio.Lock() for scope in GROUPS}
         self._forgetting: set[asyncio.Task[None]] = set()
 
     def load_all(self) -> None:
@@ -54,36 +50,18 @@ class GroupScopes:
         self._subscriptions.start()
         self._expiry.start()
 
-    def holds(self, scope: Scope) -> bool:
-        return self._held.holds(scope)
-
-    async def take(self, scope: Scope) -> None:
-        """No-op if it is held. Raises Unavailable."""
-        async with self._changing[scope]:
-            if not self._held.holds(scope):
-                with self._held.loaded(scope):
-                    shared = self._shared()
-                    await self._groups.loading.load(scope, shared)
-                    try:
-                        await self._subscriptions.load(scope, shared)
-                    except PosthouseError:
-                        await self._groups.loading.unload(scope)
-                        raise
-
-    def _shared(self) -> SharedState:
-        shared = self._storage.shared_state
-        if shared is None:
-            raise ValueError("a broker that is alone holds all scopes")
-        return shared
-
-    async def release(self, scope: Scope) -> None:
-        """When it returns, nothing of the scope is used any more, and all of its commits are done. Clients
-        are told to look for another broker. Raises Unavailable; then the scope is not served either."""
-        async with self._changing[scope]:
-            self._held.release(scope)
+    async def _load(self, scope: Scope, shared: SharedState) -> None:
+        await self._groups.loading.load(scope, shared)
+        try:
+            await self._subscriptions.load(scope, shared)
+        except PosthouseError:
             await self._groups.loading.unload(scope)
-            await self._subscriptions.unload(scope)
-            await self._storage.barrier()
+            raise
+
+    async def _unload(self, scope: Scope) -> None:
+        await self._groups.loading.unload(scope)
+        await self._subscriptions.unload(scope)
+        await self._storage.barrier()
 
     async def readers_of(self, topics: Sequence[Topic]) -> Callable[[PartitionId], bool]:
         """Tells of the partitions of these topics whether a group reads them, whichever broker coordinates

@@ -1,14 +1,11 @@
-"""Taking over and giving up the namespaces of scopes: exchanges, queues, and delayed messages.
+"""The namespaces of the scopes that this broker holds: exchanges, queues, and delayed messages.
 
     free ──load──► loading ──serve──► held ──release──► closing ──unload──► free
 
-A broker that is alone loads all namespaces once. In a cluster a scope is taken after the database has given
-it to this broker, and given up before the database gives it to another one. Records for a topic that feeds
-queues are appended with their references or refused, never without them: what is loaded is served, and what
-is unloaded is not served any more, in one turn of the event loop.
+Records for a topic that feeds queues are appended with their references or refused, never without them: what
+is loaded is served, and what is unloaded is not served any more, in one turn of the event loop.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from posthouse.broker.held_scopes import HeldScopes
@@ -16,8 +13,10 @@ from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.schedule.schedules import Schedules
+from posthouse.broker.scope_handover import ScopeHandover
 from posthouse.model.scopes import NAMESPACES, Scope
 from posthouse.storage.contract import Storage
+from posthouse.storage.shared_state import SharedState
 from posthouse.storage.spaces import Space
 
 _QUEUE_CHECK_SECONDS = 0.1
@@ -51,6 +50,9 @@ class NamespaceScopes:
         self._namespaces = namespaces
         self._publishing = publishing
         self._schedules = schedules
+        self.handover = ScopeHandover(
+            storage, held, NAMESPACES, load=self._load, unload=self._close, served=self._serve
+        )
         self.end_sessions: SessionsEnd = no_sessions
         self._chores = (
             Housekeeping([namespaces.referrals.refer], _HANDED_OVER_SECONDS),
@@ -58,7 +60,6 @@ class NamespaceScopes:
             Housekeeping([namespaces.retention.reclaim], _RECLAIM_SECONDS),
             Housekeeping([namespaces.expire_unused], _QUEUE_CHECK_SECONDS),
         )
-        self._changing = {scope: asyncio.Lock() for scope in NAMESPACES}
 
     async def load_all(self) -> None:
         """In a broker that is alone."""
@@ -72,44 +73,31 @@ class NamespaceScopes:
         for chore in self._chores:
             chore.start()
 
-    def holds(self, scope: Scope) -> bool:
-        return self._held.holds(scope)
+    async def _load(self, scope: Scope, shared: SharedState) -> None:
+        try:
+            await self._storage.take_namespaces(scope)
+            await self._namespaces.load(scope, shared)
+            self._schedules.load(scope, await shared.of_space(Space.SCHEDULE))
+        except BaseException:
+            self._unload(scope)
+            raise
 
-    async def take(self, scope: Scope) -> None:
-        """No-op if it is held. Raises Unavailable."""
-        shared = self._storage.shared_state
-        if shared is None:
-            raise ValueError("a broker that is alone holds all scopes")
-        async with self._changing[scope]:
-            if self._held.holds(scope):
-                return
-            with self._held.loaded(scope):
-                try:
-                    await self._storage.take_namespaces(scope)
-                    await self._namespaces.load(scope, shared)
-                    self._schedules.load(scope, await shared.of_space(Space.SCHEDULE))
-                except BaseException:
-                    self._unload(scope)
-                    raise
-                self._storage.serve_namespaces(scope)
-                self._namespaces.serve(scope)
-            self._schedules.start(scope)
+    def _serve(self, scope: Scope) -> None:
+        self._storage.serve_namespaces(scope)
+        self._namespaces.serve(scope)
+        self._schedules.start(scope)
 
-    async def release(self, scope: Scope) -> None:
-        """When it returns, nothing of the scope is used any more, and all of its commits are done. Clients
-        are told to look for another broker. Raises Unavailable; then the scope is not served either."""
-        async with self._changing[scope]:
-            self._held.release(scope)
-            await self.end_sessions(scope)
-            await self._held.unused(scope)
-            await self._namespaces.undisturbed(scope)
-            await self._schedules.stop(scope)
-            await self._publishing.written()
-            try:
-                await self._namespaces.close(scope)
-            finally:
-                self._unload(scope)
-            await self._storage.barrier()
+    async def _close(self, scope: Scope) -> None:
+        await self.end_sessions(scope)
+        await self._held.unused(scope)
+        await self._namespaces.undisturbed(scope)
+        await self._schedules.stop(scope)
+        await self._publishing.written()
+        try:
+            await self._namespaces.close(scope)
+        finally:
+            self._unload(scope)
+        await self._storage.barrier()
 
     def _unload(self, scope: Scope) -> None:
         self._storage.leave_namespaces(scope)

@@ -8,7 +8,7 @@ from random import Random
 
 import psycopg
 
-from posthouse.broker.namespace_scopes import NamespaceScopes
+from posthouse.broker.scope_handover import ScopeHandover
 from posthouse.model.scopes import Scope
 from posthouse.storage.shared import engine
 from posthouse.storage.shared.commits import committer
@@ -97,13 +97,13 @@ class ClingingRecipe(NodeRecipe):
     """From the moment this file is there."""
 
     def disturb(self, stores: SharedStores) -> None:
-        release = NamespaceScopes.release
+        release = ScopeHandover.release
 
-        async def released(scopes: NamespaceScopes, scope: Scope) -> None:
-            if not self.clinging.exists():
-                await release(scopes, scope)
+        async def released(handover: ScopeHandover, scope: Scope) -> None:
+            if scope.namespace_shard is None or not self.clinging.exists():
+                await release(handover, scope)
 
-        NamespaceScopes.release = released  # type: ignore[method-assign, assignment]
+        ScopeHandover.release = released  # type: ignore[method-assign, assignment]
         committer.check_scopes = _unchecked  # type: ignore[attr-defined]
 
 
