@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from bench import wire
 from bench.cluster.clusters import NAMES, cluster_of
 from bench.cluster.contenders import INLINE, place_of
-from bench.cluster.moves import Members, wait_until_settled
+from bench.cluster.moves import Members, move_to
 from bench.cluster.plan import Stage
 from bench.queues.workers import Tally, Worker
 from bench.scale import idle
@@ -36,13 +36,14 @@ def connections(stage: Stage) -> Iterator[Row]:
     for where in (_SERVING, _OTHER):
         stage.display.say(f"  {idle.AMQP}, {where}")
         with _cluster(stage) as members:
-            wait_until_settled(members)
-            serving = members.scopes()[str(scope_of_namespace(DEFAULT_NAMESPACE))]
-            assert serving is not None
-            other = members.brokers[members.other_than(serving)]
+            serving, other = list(members.brokers)
+            move_to(members, scope_of_namespace(DEFAULT_NAMESPACE), serving)
             costs = {"": members.brokers[serving]}
             if where == _OTHER:
-                costs = {"": other, " of the broker of the virtual host": members.brokers[serving]}
+                costs = {
+                    "": members.brokers[other],
+                    " of the broker of the virtual host": members.brokers[serving],
+                }
             yield from _measured(stage, idle.AMQP, f", {where}", costs)
 
 

@@ -99,7 +99,11 @@ def move_coordinator(members: Members) -> None:
 
 
 def _move(members: Members, scope: Scope) -> None:
-    to = members.other_than(members.scopes()[str(scope)])
+    move_to(members, scope, members.other_than(members.scopes()[str(scope)]))
+
+
+def move_to(members: Members, scope: Scope, to: str) -> None:
+    """It stays there."""
     members.ask(lambda client: client.post(f"/v1/cluster/scopes/{part(str(scope))}/move", {"broker": to}))
     _until(lambda: members.scopes()[str(scope)] == to, f"{scope} does not move")
 
