@@ -49,7 +49,7 @@ async def test_a_transaction_for_a_queue_that_was_deleted() -> None:
         await rig.namespace.delete_queue("goes", SESSION)
         await wave.commit()
         assert stays.message_count == 1
-        assert goes.is_deleted
+        assert goes.is_closed
 
 
 async def test_a_stream_transaction_for_a_queue_that_was_deleted() -> None:
@@ -63,7 +63,7 @@ async def test_a_stream_transaction_for_a_queue_that_was_deleted() -> None:
         await rig.namespace.delete_queue("orders", SESSION)
         assert referrals.operations() == []
         referrals.durable()
-        assert queue.is_deleted
+        assert queue.is_closed
 
 
 def _append(rig: Rig, topic: str, *records: Any) -> Append:

@@ -67,7 +67,11 @@ class LogQueue(ABC):
         ]
         self.counters = QueueCounters()
         self.used_at = self._clock.monotonic()
-        self.is_deleted = False
+        self.is_stopped = False
+        """It delivers no more: it is deleted, or this broker gives it up. Retention keeps its messages until
+        it is closed."""
+        self.is_closed = False
+        """It is deleted, or this broker has given it up: nothing here may use its logs."""
         self.retry_seconds = RETRY_SECONDS
 
     def __str__(self) -> str:
@@ -149,13 +153,14 @@ class LogQueue(ABC):
 
     # The end
 
-    @abstractmethod
     def stop(self) -> None:
         """Deliver no more messages."""
+        self.is_stopped = True
 
     def close(self) -> None:
-        """The queue is deleted."""
+        """The queue is deleted, or given up."""
         self.stop()
+        self.is_closed = True
         for lane in self.lanes:
             self._progress_writer.forget(lane)
             lane.leases.holders.clear()

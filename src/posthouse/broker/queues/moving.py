@@ -103,7 +103,7 @@ class Mover:
                 moved = await undisturbed(
                     asyncio.create_task(self._move_undisturbed(source, piece, place, moved))
                 )
-                if moved.count >= most or source.is_deleted:
+                if moved.count >= most or source.is_stopped:
                     break
         return moved
 
@@ -142,7 +142,7 @@ class Mover:
         return replace(moved, to=to, left=left, reason=reason)
 
     def _place_in(self, target: LogQueue, message: Message) -> _Placed:
-        if target.is_deleted:
+        if target.is_stopped:
             raise _NoPlace(f"queue {target.name!r} was deleted")
         return self._placed(target, message, message.key or b"", is_dead=bool(self._deaths(message)))
 

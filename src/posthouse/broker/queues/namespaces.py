@@ -405,6 +405,7 @@ class Namespaces:
         """After `close`, or a `load` that failed: forget everything. To what still uses one of the queues, it
         is deleted."""
         self.sources.leave(scope)
+        self.retention.queues_changed()
         for namespace in self.of_scope(scope):
             for queue in namespace.queues.values():
                 self._expiring.discard(queue)

@@ -174,7 +174,7 @@ class Queue(LogQueue):
         if not self._consumers.remove(consumer):
             return
         self.touch()
-        if not self._consumers and self.definition.auto_delete and not self.is_deleted:
+        if not self._consumers and self.definition.auto_delete and not self.is_stopped:
             self._delete_unused(self)
         self.dispatcher.consumers_changed()
 
@@ -210,7 +210,7 @@ class Queue(LogQueue):
                 self.counters.delivered += len(taken)
                 self.dispatcher.pulling.lease(taken, lease_seconds)
                 return taken
-            if self.is_deleted:
+            if self.is_stopped:
                 return []
             if not await self.dispatcher.pulling.wait(deadline - loop.time()):
                 return []
@@ -265,9 +265,8 @@ class Queue(LogQueue):
     # The end
 
     def stop(self) -> None:
-        """Deliver no more messages."""
+        super().stop()
         self.dispatcher.stop()
-        self.is_deleted = True
 
     def close(self) -> None:
         super().close()

@@ -113,7 +113,7 @@ class QueueRetention:
         self._loads = 0
 
     def queues_changed(self) -> None:
-        """Queues were loaded: what is known does not say what they need."""
+        """Queues were loaded or unloaded: what is known does not say what those need that are there now."""
         self._loads += 1
         self._ends = None
 
@@ -144,8 +144,9 @@ class QueueRetention:
             # that lie behind the ends.
             ends, loads = self._ends_now(), self._loads
             await self._refer_committed()
-            await self._cut_streams([queue for queue in self._queues() if not queue.is_deleted])
-            queues = [queue for queue in self._queues() if not queue.is_deleted]
+            await self._cut_streams(list(self._queues()))
+            # Those that are stopped, because this broker ends or gives them up, still need their messages.
+            queues = list(self._queues())
             lanes = [lane for queue in queues for lane in queue.lanes]
             self._known = {
                 lane: self._known.get(lane) or self._new(queue, lane)
@@ -158,7 +159,7 @@ class QueueRetention:
                 known.trimmed_to = known.floor
             lowest = await self._survey()
             if loads != self._loads:
-                return  # there are queues that it has not seen
+                return  # there are queues that it has not seen, or has seen no more
             self._ends, self._lowest = ends, lowest
             await self._trim(await self._consumed_trims(ends))
             forsaken = await self._forsaken(ends)
@@ -233,7 +234,7 @@ class QueueRetention:
     def _stash_trims(self, queues: Iterable[LogQueue], stored: set[MessageLane]) -> list[Trim]:
         trims = []
         for queue in queues:
-            if queue.is_deleted or stored.isdisjoint(queue.lanes):
+            if queue.is_closed or stored.isdisjoint(queue.lanes):
                 continue
             stashes = [lane.progress.stash for lane in queue.lanes]
             if any(stash.changed for stash in stashes):
@@ -356,10 +357,10 @@ class QueueRetention:
         for lane in queue.lanes:
             end = self._due(lane, now)
             room = self.limits.stashed - len(lane.progress.stash)
-            if end and room > 0 and not queue.is_deleted:
+            if end and room > 0 and not queue.is_stopped:
                 most = min(self.limits.most, room)
                 await put_aside(self._storage, queue, lane, end, most)
-        if not queue.is_deleted and is_sparse(self._storage, queue, self.limits):
+        if not queue.is_stopped and is_sparse(self._storage, queue, self.limits):
             await rewrite(self._storage, queue)
 
     def _due(self, lane: MessageLane, now: float) -> int:

@@ -121,15 +121,12 @@ class StreamQueue(LogQueue):
             reading.relax()
         floor = self._lane.progress.floor
         to = await self._segments.expired_to(self._storage, self._lane, self._clock.now_ms())
-        if to > floor and not self.is_deleted:
+        if to > floor and not self.is_stopped:
             log.info("%s: messages %d to %d are beyond its retention, and removed", self, floor, to - 1)
             self._lane.progress.settle_range(floor, to)
             self.progressed(self._lane)
 
     # The end
-
-    def stop(self) -> None:
-        self.is_deleted = True
 
     def cancel_consumers(self) -> None:
         readings, self._readings = self._readings, {}

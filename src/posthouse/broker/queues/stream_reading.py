@@ -22,7 +22,7 @@ class Readings(Protocol):
 
     name: str
     counters: QueueCounters
-    is_deleted: bool
+    is_stopped: bool
     retry_seconds: float
 
     def begin(self, reading: "StreamReading") -> None: ...
@@ -78,7 +78,7 @@ class StreamReading:
     def _pump(self) -> None:
         self._is_planned = False
         consumer = self._consumer
-        if consumer is None or self._stream.is_deleted:
+        if consumer is None or self._stream.is_stopped:
             return
         if (credit := consumer.credit) <= 0:
             if self._memory.is_short:
@@ -108,7 +108,7 @@ class StreamReading:
 
     async def _fill(self) -> None:
         reader, lane = self._reader, self._lane
-        while self._consumer is not None and not self._stream.is_deleted and self._has_more:
+        while self._consumer is not None and not self._stream.is_stopped and self._has_more:
             room = self._window.room(self._consumer.credit)
             if room <= 0:
                 return

@@ -110,7 +110,7 @@ async def _consume_stream(
     start = await start_of(queue, arguments, subject)
     if channel.is_closed:
         return
-    if queue.is_deleted:
+    if queue.is_stopped:
         raise not_found(subject)
     reading = queue.reading(start)
     consumer = StreamConsumer(channel, reading, tag, no_ack=False, prefetch=channel.prefetch)
