@@ -20,6 +20,7 @@ _WITH_REASON = (
     "cannot serve, epoch",
     "another broker has taken over",
     "until the database is back",
+    "did not answer until the lease was lost",
 )
 Change = Callable[[NodeRecipe], NodeRecipe]
 
