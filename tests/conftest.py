@@ -3,6 +3,7 @@
 Hypothesis draws the same examples in every run of `make test`, and new ones in `make explore`.
 """
 
+import gc
 import itertools
 import os
 import signal
@@ -59,6 +60,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     skip_long(items)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """The many tests known by now stay until the end: no full collection needs to look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

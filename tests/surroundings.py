@@ -20,6 +20,8 @@ _DROPPED = frozenset(
         "JAVA_TOOL_OPTIONS",
         "JDK_JAVA_OPTIONS",
         "NO_COLOR",
+        # With it every process that a test starts would compile the package again.
+        "PYTHONDONTWRITEBYTECODE",
         "PYTHONPATH",
         "PYTHONSTARTUP",
         "PYTHONWARNINGS",
