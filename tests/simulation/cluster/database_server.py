@@ -3,7 +3,8 @@
 A statement takes effect at one moment, some time after it has arrived. One in a transaction is tried on a
 copy of the tables and done again on the tables themselves when the transaction is committed, with what has
 changed in between: where that is not allowed any more, the commit fails, as if the transaction had come
-later. The lock of the last change is the only one that is kept until a transaction ends.
+later. As in PostgreSQL's READ COMMITTED, a statement sees what others have committed since the one before it;
+only a snapshot does not. The lock of the last change is the only one that is kept until a transaction ends.
 """
 
 from collections import deque
@@ -99,7 +100,7 @@ class Session:
         if not in_transaction:
             return self.server.execute(statement, values)
         if self.transaction is None:
-            self.transaction = Transaction(self.server.now())
+            self.transaction = Transaction(self.server)
         return self.transaction.run(statement, values)
 
     def _watch_idle(self, statements: int) -> None:
@@ -124,8 +125,10 @@ class Session:
 
 
 class Transaction:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables.copy()
+    def __init__(self, server: "DatabaseServer") -> None:
+        self._server = server
+        self._seen = server.changes
+        self._tables = server.now().copy()
         self._is_snapshot = False
         self.written: list[tuple[str, Any]] = []
         """To be done when it is committed."""
@@ -135,8 +138,14 @@ class Transaction:
         if self.has_failed:
             raise psycopg.errors.InFailedSqlTransaction("current transaction is aborted")
         self._is_snapshot = self._is_snapshot or statement == SNAPSHOT
-        if not self._is_snapshot:
-            self.written.append((statement, values))
+        if self._is_snapshot:
+            return STATEMENTS[statement](self._tables, values)
+        if self._seen != self._server.changes:
+            self._seen = self._server.changes
+            self._tables = self._server.now().copy()
+            for each, its_values in self.written:
+                STATEMENTS[each](self._tables, its_values)
+        self.written.append((statement, values))
         return STATEMENTS[statement](self._tables, values)
 
 
@@ -153,6 +162,8 @@ class DatabaseServer:
         self.observer: Callable[[str, Any, list[Row] | psycopg.Error], None] | None = None
         """Is told of every statement that counts, and what came of it."""
         self._random = world.random("database")
+        self.changes = 0
+        """How many statements have counted."""
         self._sessions: dict[Session, None] = {}
         self._change_holder: Session | None = None
         self._waiting: deque[Session] = deque()
@@ -160,6 +171,7 @@ class DatabaseServer:
     def execute(self, statement: str, values: Any) -> list[Row]:
         """It counts. Raises psycopg.Error."""
         outcome: list[Row] | psycopg.Error
+        self.changes += 1
         try:
             outcome = STATEMENTS[statement](self.now(), values)
         except psycopg.Error as error:
