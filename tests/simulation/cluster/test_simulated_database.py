@@ -167,10 +167,10 @@ class Latecomer:
             if not isinstance(each, Put)
         }
         done: asyncio.Future[list[Outcome]] = asyncio.Future(loop=self._both.scenario.loop)
-        group = CommitGroup([PendingCommit(operations, 0, done, {}, logs)])
+        group = CommitGroup([PendingCommit(operations, 0, done, logs)])
         payload = inline_payload(group.payload_order())
         values = [self._holder, self._epoch, 0, self._number + 1, 0, [each.name for each in scopes]]
-        values += [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places)]
+        values += [payload.inline, payload.keys, payload.sizes, *group.arguments(payload.places, {})]
         outcome = self._both.ask(commit_call._CALL, values)
         if not isinstance(outcome, psycopg.Error):
             self._number += 1

@@ -10,7 +10,7 @@ from posthouse.storage.shared.commits.commit_path import CommitPath
 
 def waiting(served: set[Scope], *scopes: Scope) -> PendingCommit:
     done = asyncio.get_running_loop().create_future()
-    return PendingCommit([], 1, done, {}, {}, frozenset(scopes), frozenset(served))
+    return PendingCommit([], 1, done, {}, frozenset(scopes), frozenset(served))
 
 
 async def test_commits_from_before_a_namespace_was_served_are_not_mixed_with_later_ones() -> None:

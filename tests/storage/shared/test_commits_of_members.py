@@ -168,6 +168,46 @@ async def test_a_failed_first_batch_of_a_new_epoch_is_awaited(
         assert (await member.commit([numbered(partition, 0, epoch=1)]))[0].base_offset == 0
 
 
+async def test_an_earlier_batch_than_the_one_that_failed_is_taken(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """The earlier one had failed at another broker."""
+    topic = make_topic(latency="object")
+    await shared.create_topics([topic])
+    partition = topic.partition(0)
+    async with members(1, database, objects, clock) as [member]:
+        for sequence in (2, 1):
+            objects.fail(Fault.FAIL, "put")
+            with pytest.raises(Unavailable):
+                await member.commit([numbered(partition, sequence)])
+        [refused] = await member.commit([numbered(partition, 2)])
+        assert "sequence 2 instead of 1" in str(refused.refusal)
+        outcomes = await asyncio.gather(*(member.commit([numbered(partition, n)]) for n in range(3)))
+        assert [outcome.base_offset for [outcome] in outcomes] == [0, 1, 2]
+
+
+async def test_a_batch_does_not_overtake_one_that_was_left_to_another_broker(
+    shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
+) -> None:
+    """The broker gets the scope of the log between the first and the second batch of a pipeline."""
+    topic = make_topic()
+    await shared.create_topics([topic])
+    await shared.give_topics([topic], SCOPE)
+    partition = topic.partition(0)
+    member = Member(database, objects, clock, await take_lease(database, scopes=[SCOPE]))
+    await member.open()
+    member.committer.leave_namespaces(SCOPE)
+    first = member.commit([numbered(partition, 0)])
+    member.committer.serve_namespaces(SCOPE)
+    second = member.commit([numbered(partition, 1)])
+    [refused], [overtaking] = await asyncio.gather(first, second)
+    assert isinstance(refused.refusal, NotLeader)
+    assert "sequence 1 instead of 0" in str(overtaking.refusal)
+    outcomes = await asyncio.gather(*(member.commit([numbered(partition, n)]) for n in range(2)))
+    assert [outcome.base_offset for [outcome] in outcomes] == [0, 1]
+    await member.close()
+
+
 async def test_a_log_of_a_namespace_refuses_appends_of_others(
     shared: SharedStorage, database: Database, objects: FaultyObjectStore, clock: ManualClock
 ) -> None:

@@ -5,12 +5,13 @@ Only producers of which the log knows nothing are remembered: for all others the
 that must follow.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from posthouse.model.clock import Clock
 from posthouse.model.ids import PartitionId
 from posthouse.storage.operations import Append, Operation
+from posthouse.storage.producers import LAST_SEQUENCE
 from posthouse.storage.shared.logs.shared_log import SharedLog
 
 _MOST = 100_000
@@ -35,7 +36,7 @@ class AwaitedBatches:
         self._awaited: dict[tuple[PartitionId, int], AwaitedBatch] = {}
         """By partition and producer."""
 
-    def failed(self, operations: Sequence[Operation]) -> None:
+    def failed(self, operations: Iterable[Operation]) -> None:
         now = self._clock.monotonic()
         for each in operations:
             if isinstance(each, Append) and each.header.producer_id >= 0:
@@ -49,7 +50,12 @@ class AwaitedBatches:
         header = failed.header
         key = (failed.partition, header.producer_id)
         known = self._awaited.get(key)
-        if known is not None and known.epoch >= header.producer_epoch and known.until > now:
+        if (
+            known is not None
+            and known.until > now
+            and known.epoch >= header.producer_epoch
+            and not (known.epoch == header.producer_epoch and _is_later(known.sequence, header.base_sequence))
+        ):
             return  # the first batch that failed is the one to be repeated
         self._awaited.pop(key, None)  # the newest entries are kept longest
         until = now + _SECONDS
@@ -62,8 +68,11 @@ class AwaitedBatches:
                 if isinstance(each, Append) and each.base_offset >= 0:
                     self._awaited.pop((each.partition, each.header.producer_id), None)
 
-    def before(self, operations: Sequence[Operation]) -> dict[int, int]:
-        """Batches whose producer has to send another one first: its sequence, by the `id` of the Append."""
+    def before(self, operations: Iterable[Operation]) -> dict[int, int]:
+        """Batches whose producer has to send another one first: its sequence, by the `id` of the Append.
+
+        To be asked right before the call that writes them, when all that came before them is answered.
+        """
         if not self._awaited:
             return {}
         found: dict[int, int] = {}
@@ -77,6 +86,11 @@ class AwaitedBatches:
                 continue
             if awaited.until <= now:
                 del self._awaited[each.partition, header.producer_id]
-            elif header.producer_epoch == awaited.epoch and header.base_sequence != awaited.sequence:
+            elif header.producer_epoch == awaited.epoch and _is_later(header.base_sequence, awaited.sequence):
                 found[id(each)] = awaited.sequence
         return found
+
+
+def _is_later(sequence: int, than: int) -> bool:
+    """Sequences begin again at 0 after the last one."""
+    return 0 < (sequence - than) % (LAST_SEQUENCE + 1) < LAST_SEQUENCE // 2

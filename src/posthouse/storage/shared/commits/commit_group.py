@@ -1,7 +1,7 @@
 """A group of commits as the arguments of the SQL function `commit_group`, and its answer as outcomes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -63,14 +63,13 @@ class Answer(NamedTuple):
 class PendingCommit:
     """One commit from the call until it is answered."""
 
-    __slots__ = ("done", "failed_before", "logs", "namespaces", "number", "operations", "scopes", "size")
+    __slots__ = ("done", "logs", "namespaces", "number", "operations", "scopes", "size")
 
     def __init__(
         self,
         operations: Sequence[Operation],
         size: int,
         done: asyncio.Future[list[Outcome]],
-        failed_before: Mapping[int, int],
         logs: Mapping[PartitionId, SharedLog],
         scopes: Set[Scope] = frozenset(),
         namespaces: frozenset[Scope] = frozenset(),
@@ -85,9 +84,6 @@ class PendingCommit:
         """Those that it touches: a topic may be deleted while its commits wait."""
         self.number = 0
         """Among the commits of its path."""
-        self.failed_before = failed_before
-        """Batches whose producer has to send another one first, because that one failed: its sequence, by
-        the `id` of the Append."""
         self.size = size
         """Bytes of its batches."""
         self.done = done
@@ -117,24 +113,23 @@ class CommitGroup:
             if not commit.done.done():
                 commit.done.set_result([])
 
+    def operations(self) -> Iterator[Operation]:
+        for commit in self.commits:
+            yield from commit.operations
+
     def payload_order(self) -> list[Append]:
         """The batches by log, so that one log's batches lie together."""
         logs = self._logs
-        found = [each for commit in self.commits for each in commit.operations if isinstance(each, Append)]
+        found = [each for each in self.operations() if isinstance(each, Append)]
         found.sort(key=lambda append: logs[append.partition].id)  # stable: in order within a log
         return found
 
-    def arguments(self, places: Mapping[int, tuple[int, int]]) -> list[Any]:
-        """The arguments from `p_logs` on. `places` has object number and position of each batch, by `id`."""
+    def arguments(self, places: Mapping[int, tuple[int, int]], failed_before: Mapping[int, int]) -> list[Any]:
+        """The arguments from `p_logs` on. By the `id` of the Append, `places` has object number and position
+        of each batch, and `failed_before` the sequence that its producer has to send first, because the batch
+        with that one failed."""
         logs = self._logs
-        touched = sorted(
-            {
-                logs[each.partition].id
-                for commit in self.commits
-                for each in commit.operations
-                if not isinstance(each, Put)
-            }
-        )
+        touched = sorted({logs[each.partition].id for each in self.operations() if not isinstance(each, Put)})
         log_numbers = {id: number for number, id in enumerate(touched, 1)}
         producers: dict[tuple[int, int], int] = {}
         rows: list[tuple[int, ...]] = []
@@ -162,9 +157,9 @@ class CommitGroup:
                         producer = producers.setdefault((log.id, header.producer_id), len(producers) + 1)
                     place, position = places[id(operation)]
                     flags, failed = _flags(operation), 0
-                    if commit.failed_before and id(operation) in commit.failed_before:
+                    if failed_before and id(operation) in failed_before:
                         flags |= _FOLLOWS_FAILED
-                        failed = commit.failed_before[id(operation)]
+                        failed = failed_before[id(operation)]
                     rows.append(
                         (
                             number,
@@ -205,6 +200,15 @@ class CommitGroup:
             [put.key for _, put in puts],
             [put.value for _, put in puts],
             array_text({int(put.space) for _, put in puts if put.space in CLUSTER_WIDE}),
+        ]
+
+    def of_other_brokers(self, answer: Answer) -> list[Operation]:
+        """Operations that are refused because another broker must do them."""
+        operations = (each for each in self.operations() if not isinstance(each, Put))
+        return [
+            each
+            for each, verdict in zip(operations, answer.verdicts, strict=True)
+            if verdict in (CommitVerdict.OF_ANOTHER, CommitVerdict.NOT_ADMITTED)
         ]
 
     def apply(

@@ -155,8 +155,7 @@ class Committer:
             if isinstance(each, Append):
                 size += each.header.length
                 by_object = by_object or self._is_object_topic(each.partition)
-        failed_before = self._awaited.before(operations)
-        commit = PendingCommit(operations, size, done, failed_before, logs, scopes, namespaces)
+        commit = PendingCommit(operations, size, done, logs, scopes, namespaces)
         follows = by_object or (self._on_object_path and self._follows_object_path(operations))
         path = self._object if follows else self._inline
         if path.call.is_away and path.worker is not None:
@@ -315,11 +314,12 @@ class Committer:
                 payload.inline,
                 payload.keys,
                 payload.sizes,
-                *group.arguments(payload.places),
+                *group.arguments(payload.places, self._awaited.before(group.operations())),
             ]
             answer = await path.call.commit(
                 now, arguments, on_away=lambda error: self._fail_behind(path, error)
             )
+            self._awaited.failed(group.of_other_brokers(answer))
             arrived = group.apply(answer, self._tails, now, keeps_producers=self.coordinates)
         else:
             group.done()
@@ -331,7 +331,7 @@ class Committer:
         self._metrics.sync_seconds.observe(self._clock.monotonic() - flight.started)
         self._metrics.commits_per_sync.observe(len(group.commits))
         self._metrics.journal_bytes += group.size
-        self._awaited.answered(each for commit in group.commits for each in commit.operations)
+        self._awaited.answered(group.operations())
         if arrived:
             # Behind the callbacks of the futures: acknowledgements go out first.
             self._loop.call_soon(self._tell, arrived)
