@@ -12,6 +12,7 @@ from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.broker.coordination import Coordination
 from posthouse.broker.definition_follower import DefinitionFollower
+from posthouse.broker.delayed_records import DelayedRecords
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
 from posthouse.broker.group_scopes import GroupScopes
 from posthouse.broker.groups.config import default_config
@@ -32,6 +33,7 @@ from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.recent_deletions import RecentDeletions
+from posthouse.broker.record_waves import RecordWaves
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.schedule.entry import Scheduled
@@ -177,6 +179,9 @@ class Broker:
             self._schedules,
             self.is_behind,
         )
+        self.record_waves = RecordWaves(self._log_writer.append)
+        """For protocols whose clients send one record at a time."""
+        self.delayed_records = DelayedRecords(self.publishing)
         self.namespaces = Namespaces(
             storage,
             self.topics,

@@ -102,7 +102,7 @@ class BatchBuilder:
             self._max_timestamp = timestamp
         self.count = count + 1
 
-    def add_raw(self, key: Readable, value: Readable, headers: bytes, timestamp: int) -> None:
+    def add_raw(self, key: Readable | None, value: Readable, headers: bytes, timestamp: int) -> None:
         """The same with encoded headers, for the broker's own batches of published messages."""
         # Inlined, because this runs for every message of every queue.
         count, small, limit = self.count, _SMALL, _SMALL_LIMIT
@@ -110,13 +110,18 @@ class BatchBuilder:
             self._base_timestamp = timestamp
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
-        delta, key_size, value_size = timestamp - self._base_timestamp, len(key), len(value)
+        delta, value_size = timestamp - self._base_timestamp, len(value)
+        if key is None:
+            encoded_key_size, key = _NULL, b""
+        else:
+            key_size = len(key)
+            encoded_key_size = small[key_size] if key_size < limit else write_varint(key_size)
         record = b"".join(
             (
                 b"\x00",
                 small[delta] if 0 <= delta < limit else write_varint(delta),
                 small[count] if count < limit else write_varint(count),
-                small[key_size] if key_size < limit else write_varint(key_size),
+                encoded_key_size,
                 key,
                 small[value_size] if value_size < limit else write_varint(value_size),
                 value,

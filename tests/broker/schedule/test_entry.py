@@ -37,9 +37,21 @@ MESSAGES = st.builds(
     more_keys=st.lists(st.binary(max_size=4), max_size=3).map(tuple),
     persistent=st.booleans(),
 )
+RECORDS = st.builds(
+    Scheduled,
+    due_ms=st.integers(0, LATEST_MS),
+    namespace=st.just("/"),
+    exchange=st.text(max_size=5),
+    key=st.binary(max_size=5),
+    has_key=st.booleans(),
+    value=st.binary(max_size=20),
+    headers=st.binary(max_size=10),
+    partition=st.integers(0, 100_000),
+)
+"""For a partition of a topic."""
 
 
-@given(MESSAGES)
+@given(MESSAGES | RECORDS)
 def test_round_trip(scheduled: Scheduled) -> None:
     again = decode(scheduled.due_ms, scheduled.encode())
     assert again == scheduled

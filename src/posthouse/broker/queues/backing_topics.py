@@ -28,10 +28,12 @@ def queue_topic_config(segment_bytes: int | None) -> dict[str, str]:
 class BackingTopic:
     """A topic by name. It is created when the first message is written to it."""
 
-    __slots__ = ("name", "new", "topic")
+    __slots__ = ("name", "new", "partition", "topic")
 
-    def __init__(self, name: str, overrides: dict[str, str]) -> None:
+    def __init__(self, name: str, overrides: dict[str, str], partition: int | None = None) -> None:
         self.name = name
+        self.partition = partition
+        """The one that all of its messages are for; None if their keys choose."""
         self.new = NewTopic(name=name, partitions=1, overrides=overrides)
         """How the topic is created: with one partition, so that its readers see the order of publishing."""
         self.topic: Topic | None = None

@@ -13,6 +13,7 @@ from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.due_elsewhere import due_entry, due_put, namespace_due
+from posthouse.broker.queues.due_records import DueRecords
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
@@ -33,7 +34,14 @@ from posthouse.broker.topics import Topics
 from posthouse.broker.tracing import Tracer
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
-from posthouse.model.errors import BadRequest, NotFound, PosthouseError, Unavailable, UnknownNamespace
+from posthouse.model.errors import (
+    BadRequest,
+    CorruptBatch,
+    NotFound,
+    PosthouseError,
+    Unavailable,
+    UnknownNamespace,
+)
 from posthouse.model.ids import TopicId
 from posthouse.model.scopes import DEFAULT_NAMESPACE, Scope, scope_of_namespace
 from posthouse.model.topics import Topic
@@ -304,6 +312,7 @@ class Namespaces:
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
         wave = self.resources.transaction()
+        records = DueRecords(self._topics, self.sources)
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,
@@ -318,6 +327,9 @@ class Namespaces:
                 if namespace is None and not self.held.serves(entry.namespace):
                     wave.put(due_put(entry))
                     continue
+                if entry.partition is not None:
+                    records.add(entry, wave)
+                    continue
                 namespace = self.get(entry.namespace)
                 namespace.publish(
                     namespace.router.exchange(entry.exchange),
@@ -327,7 +339,7 @@ class Namespaces:
                     wave,
                     waits=False,
                 )
-            except (NotFound, BadRequest) as error:
+            except (NotFound, BadRequest, CorruptBatch) as error:
                 # It would be refused each time, and everything behind it would wait.
                 _warn_of_delayed(entry, error)
         for put in puts:
@@ -422,9 +434,17 @@ def _source_removal(topic: str) -> Put:
 
 
 def _warn_of_delayed(entry: Scheduled, error: PosthouseError) -> None:
-    log.warning(
-        'exchange "%s" (vhost "%s"): a delayed message is refused: %s', entry.exchange, entry.namespace, error
-    )
+    if entry.partition is None:
+        log.warning(
+            'exchange "%s" (vhost "%s"): a delayed message is refused: %s',
+            entry.exchange,
+            entry.namespace,
+            error,
+        )
+    else:
+        log.warning(
+            "topic %s, partition %d: a delayed record is refused: %s", entry.exchange, entry.partition, error
+        )
 
 
 def _warn_of_lost_commits(queues: Sequence[LogQueue]) -> None:

@@ -50,7 +50,7 @@ class Destination(Protocol):
 
 
 # A tuple and no class: there is one for every message that is published.
-Published: TypeAlias = tuple[BackingTopic, tuple[Destination, ...], bytes, bytes, Envelope]
+Published: TypeAlias = tuple[BackingTopic, tuple[Destination, ...], bytes | None, bytes, Envelope]
 """Topic, queues, key, value and envelope of one message."""
 
 
@@ -110,7 +110,7 @@ class Wave:
         self,
         backing: BackingTopic,
         queues: tuple[Destination, ...],
-        key: bytes,
+        key: bytes | None,
         value: bytes,
         envelope: Envelope,
     ) -> None:
@@ -186,14 +186,13 @@ class Wave:
                 topic = backing.topic
                 assert topic is not None, "missing topics were made before"
                 last_backing = backing
-                # The partition that producers of the topic choose for the key, too.
-                place = backing, 0 if topic.partitions == 1 else partition_of(key, topic.partitions)
+                place = backing, _partition(backing, topic, key)
                 following = packings.get(place)
                 if following is None:
                     following = packings[place] = Packing(topic, place[1])
                 if following is not packing:
                     packing, last_queues = following, None
-            if not packing.has_room(len(value) + len(envelope.headers) + len(key)):
+            if not packing.has_room(len(value) + len(envelope.headers) + len(key or b"")):
                 finished.append(packing)
                 packing = packings[backing, packing.partition] = Packing(packing.topic, packing.partition)
                 last_queues = None
@@ -258,6 +257,13 @@ class Wave:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(error)
+
+
+def _partition(backing: BackingTopic, topic: Topic, key: bytes | None) -> int:
+    """That which producers of the topic choose for the key, too, unless all messages are for one."""
+    if backing.partition is not None:
+        return backing.partition % topic.partitions
+    return 0 if topic.partitions == 1 else partition_of(key or b"", topic.partitions)
 
 
 class Publishing:

@@ -5,8 +5,8 @@ of arrival, for messages due at the same time), and it has no headers. Its value
 
     offset  size  field
          0     1  version        1
-         1     1  flags          1 persistent, 2 expires
-         2     4  priority
+         1     1  flags          1 persistent, 2 expires, 4 for a partition, 8 without a key
+         2     4  priority; with flag 4 the partition
          6     8  expires in ms  counted from when it is due; 0 without the flag
         14     4  size of the namespace
         18     4  size of the exchange's name
@@ -18,6 +18,9 @@ of arrival, for messages due at the same time), and it has no headers. Its value
                   JSON (see `routing.table_values`; nothing if there are none)
          …     …  further routing keys, each behind its size in 4 bytes
          …     …  the message's value, to the end
+
+With flag 4 it is a record for one partition of a topic, whose name is in place of the exchange's; the routing
+key is the key of the record.
 
 Invariant: moving an entry to another log changes neither its timestamp nor its key nor its value.
 """
@@ -37,6 +40,8 @@ LATEST_MS = 253_402_300_799_999
 _VERSION = 1
 _PERSISTENT = 1
 _EXPIRES = 2
+_FOR_PARTITION = 4
+_WITHOUT_KEY = 8
 _HEAD = Struct(">BBiqIIIIII")
 _SIZE = Struct(">I")
 _MAX_INT64 = 2**63 - 1
@@ -59,6 +64,10 @@ class Scheduled:
     priority: int = 0
     more_keys: tuple[bytes, ...] = ()
     persistent: bool = True
+    partition: int | None = None
+    """Of the topic that `exchange` names. None for a message that is routed when it is due."""
+    has_key: bool = True
+    """Whether the record for a partition has a key at all."""
     stored_attributes: bytes | None = field(default=None, repr=False, compare=False)
     """The attributes in JSON; derived from them if not given."""
 
@@ -81,8 +90,11 @@ class Scheduled:
         expires = self.expires_in_ms is not None
         head = _HEAD.pack(
             _VERSION,
-            _PERSISTENT * self.persistent | _EXPIRES * expires,
-            self.priority,
+            _PERSISTENT * self.persistent
+            | _EXPIRES * expires
+            | _FOR_PARTITION * (self.partition is not None)
+            | _WITHOUT_KEY * (not self.has_key),
+            self.priority if self.partition is None else self.partition,
             self.expires_in_ms or 0,
             len(namespace),
             len(exchange),
@@ -127,9 +139,11 @@ def _decoded(due_ms: int, data: bytes) -> Scheduled:
         headers=headers,
         attributes=_attributes(attributes) if attributes else {},
         expires_in_ms=expires_in_ms if flags & _EXPIRES else None,
-        priority=priority,
+        priority=0 if flags & _FOR_PARTITION else priority,
         more_keys=tuple(more_keys),
         persistent=bool(flags & _PERSISTENT),
+        partition=priority if flags & _FOR_PARTITION else None,
+        has_key=not flags & _WITHOUT_KEY,
         stored_attributes=attributes,
     )
 
