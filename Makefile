@@ -163,7 +163,7 @@ explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS tim
 	for round in $$(seq $(ROUNDS)); do $(BIN)/pytest -q -n 2 --hypothesis-profile new \
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
 	    tests/storage/shared/test_shared_storage_model.py tests/storage/shared/test_against_memory.py \
-	    tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
+	    tests/broker/filters tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
 	    tests/broker/schedule tests/broker/subscriptions tests/records || exit 1; done
 
 torture: MINUTES ?= 10

@@ -32,6 +32,7 @@ PosthouseError
 │   ├── InvalidCredential      a user name, password or verifier that must not be kept
 │   ├── InvalidAcl
 │   ├── InvalidQuota
+│   ├── InvalidFilter          an expression that selects messages is malformed or too large
 │   ├── LoginFailed            wrong credentials, or too many connections
 │   └── QueueFull              the queue takes no more messages
 │       └── QueueBlocked       the publisher has to wait for room
@@ -232,6 +233,15 @@ class InvalidAcl(BadRequest):
 
 class InvalidQuota(BadRequest):
     pass
+
+
+class InvalidFilter(BadRequest):
+    def __init__(self, position: int, expected: str, found: str) -> None:
+        super().__init__(f"invalid filter at character {position}: expected {expected}, found {found}")
+        self.position = position
+        """Character of the expression, counted from 1."""
+        self.expected = expected
+        self.found = found
 
 
 class LoginFailed(BadRequest):

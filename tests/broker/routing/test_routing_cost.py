@@ -1,41 +1,16 @@
-"""What a route costs must not depend on bindings that do not match: counted, not timed.
+"""What a route costs must not depend on bindings that do not match: counted, not timed."""
 
-The count is of the instructions that the interpreter executes, which is the same in every run.
-"""
-
-import sys
 from collections.abc import Callable, Mapping
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition, ExchangeKind
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Router
+from tests.instructions import instructions
 
 MANY = 10_000
 FEW = 10
-
-
-def instructions(call: Callable[[], object]) -> int:
-    counted = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal counted
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        if event == "opcode":
-            counted += 1
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        call()
-    finally:
-        sys.settrace(before)
-    return counted
 
 
 class Bound:
