@@ -18,7 +18,14 @@ class Target:
 
 
 def all_targets() -> dict[str, Target]:
-    from tests.fuzz.targets import amqp, kafka, logins, records, stored
+    from tests.fuzz.targets import amqp, kafka, logins, records, rocketmq, stored
 
-    found = [*kafka.TARGETS, *amqp.TARGETS, *records.TARGETS, *stored.TARGETS, *logins.TARGETS]
+    found = [
+        *kafka.TARGETS,
+        *amqp.TARGETS,
+        *rocketmq.TARGETS,
+        *records.TARGETS,
+        *stored.TARGETS,
+        *logins.TARGETS,
+    ]
     return {target.name: target for target in found}

@@ -1,0 +1,1 @@
+"""RocketMQ's remoting protocol as bytes: commands out of a stream, and bodies out of values. Sans-IO."""
