@@ -16,6 +16,7 @@ __all__ = [
     "ADMIN",
     "AMQP",
     "KAFKA",
+    "ROCKETMQ",
     "Address",
     "DeclaredListener",
     "ListenerRules",
@@ -35,11 +36,25 @@ class WireProtocol:
     """The name in log lines and errors."""
     sends_passwords: bool = True
     """Clients log in by sending the password itself. With SCRAM, for example, they prove it instead."""
+    has_logins: bool = True
+    """Whether clients can log in at all."""
+    has_clusters: bool = True
+    """Whether a broker of a cluster can serve them."""
+    is_optional: bool = False
+    """Whether its listeners are off unless they are asked for."""
 
 
 KAFKA = WireProtocol(name="kafka", label="Kafka", sends_passwords=False)
 AMQP = WireProtocol(name="amqp", label="AMQP")
 ADMIN = WireProtocol(name="admin", label="HTTP")
+ROCKETMQ = WireProtocol(
+    name="rocketmq",
+    label="RocketMQ",
+    sends_passwords=False,
+    has_logins=False,
+    has_clusters=False,
+    is_optional=True,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +74,16 @@ def listener_setting(
     return field(default=default, metadata=metadata)
 
 
-def listener_names(settings: type[Any], *, with_tls: bool) -> list[str]:
+def listener_names(settings: type[Any], *, with_tls: bool, with_optional: bool) -> list[str]:
     """The settings of a class that hold the address of a listener."""
     declared = {each.name: each.metadata.get("listener") for each in fields(settings)}
-    return [name for name, listener in declared.items() if listener and (with_tls or not listener.has_tls)]
+    return [
+        name
+        for name, listener in declared.items()
+        if listener
+        and (with_tls or not listener.has_tls)
+        and (with_optional or not listener.protocol.is_optional)
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,9 +115,11 @@ class ListenerRules:
     must_log_in: bool
     allow_open_network: bool
     allow_cleartext_passwords: bool
+    is_in_cluster: bool = False
 
     def check(self, listeners: Sequence[ListenerSettings]) -> None:
         for each in listeners:
+            self._check_protocol(each)
             self._check_open_network(each)
         for each in listeners:
             self._check_cleartext_passwords(each)
@@ -108,6 +131,19 @@ class ListenerRules:
                     f"{other} and {each.name} are both to listen on {each.address}; each needs an address of "
                     "its own"
                 )
+
+    def _check_protocol(self, listener: ListenerSettings) -> None:
+        protocol = listener.protocol
+        if self.must_log_in and not protocol.has_logins:
+            raise InvalidConfig(
+                f"{protocol.label} clients cannot log in: with --authentication required, turn "
+                f"{listener.name} off"
+            )
+        if self.is_in_cluster and not protocol.has_clusters:
+            raise InvalidConfig(
+                f"{protocol.label} clients are served by a broker that is alone: with --database, turn "
+                f"{listener.name} off"
+            )
 
     def _check_open_network(self, listener: ListenerSettings) -> None:
         if not self.must_log_in and not self.allow_open_network and not listener.address.is_loopback:

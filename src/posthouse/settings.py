@@ -12,6 +12,7 @@ from posthouse.listener_settings import (
     ADMIN,
     AMQP,
     KAFKA,
+    ROCKETMQ,
     Address,
     ListenerRules,
     ListenerSettings,
@@ -127,6 +128,18 @@ class Settings:
         ADMIN,
         "Address for operators, over HTTP: health, metrics, the JSON API and RabbitMQ's management API; port "
         "0 picks a free port, off disables the listener.",
+    )
+    rocketmq: Address | None = listener_setting(
+        None,
+        ROCKETMQ,
+        "Address for RocketMQ clients (remoting protocol), name server and broker in one; port 0 picks a "
+        "free port, off disables the listener. Without logins, and not in a cluster.",
+    )
+    rocketmq_advertised: Address | None = _setting(
+        None,
+        Address.parse,
+        "Address that RocketMQ clients are told as that of the broker; by default the one that the client "
+        "connected to.",
     )
     kafka_tls: Address | None = listener_setting(
         None,
@@ -356,6 +369,7 @@ class Settings:
             must_log_in=self.must_log_in,
             allow_open_network=self.allow_open_network,
             allow_cleartext_passwords=self.allow_cleartext_passwords,
+            is_in_cluster=self.database is not None,
         ).check(listeners)
 
     def _check_access(self) -> None:

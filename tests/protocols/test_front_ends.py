@@ -10,7 +10,8 @@ from posthouse.app import App
 from posthouse.listener_settings import Address
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.front_ends import FRONT_ENDS
-from posthouse.settings import Settings, listener_names
+from posthouse.service_url import ServiceUrl
+from posthouse.settings import Authentication, Settings, listener_names
 from posthouse.testing import AsyncBroker
 
 ANY_PORT = Address("127.0.0.1", 0)
@@ -26,8 +27,11 @@ def test_every_protocol_package_is_served() -> None:
 
 
 def test_every_listener_setting_is_of_a_front_end() -> None:
-    everything = Settings(kafka_tls=ANY_PORT, amqp_tls=ANY_PORT, admin_tls=ANY_PORT).listeners
-    assert [each.name for each in everything] == listener_names(Settings, with_tls=True)
+    everything = Settings(
+        kafka_tls=ANY_PORT, amqp_tls=ANY_PORT, admin_tls=ANY_PORT, rocketmq=ANY_PORT
+    ).listeners
+    names = listener_names(Settings, with_tls=True, with_optional=True)
+    assert [each.name for each in everything] == names
     assert {each.protocol for each in everything} == {each.protocol for each in FRONT_ENDS}
 
 
@@ -35,13 +39,26 @@ def test_every_address_in_the_settings_is_a_listener_or_advertised() -> None:
     """An address that is declared as another setting would be neither served nor checked; peer is for
     brokers."""
     addresses = {each.name for each in fields(Settings) if "Address" in str(each.type)}
-    listeners = set(listener_names(Settings, with_tls=True))
+    listeners = set(listener_names(Settings, with_tls=True, with_optional=True))
     assert addresses - listeners == {
         "kafka_advertised",
         "kafka_tls_advertised",
         "peer",
         "peer_advertised",
+        "rocketmq_advertised",
     }
+
+
+def test_where_rocketmq_is_not_served() -> None:
+    with pytest.raises(
+        InvalidConfig, match="RocketMQ clients cannot log in: with --authentication required, turn"
+    ):
+        Settings(rocketmq=ANY_PORT, authentication=Authentication.REQUIRED).check()
+    database, objects = ServiceUrl.database("postgresql://h/d"), ServiceUrl.objects("file:///objects")
+    with pytest.raises(
+        InvalidConfig, match="served by a broker that is alone: with --database, turn rocketmq off"
+    ):
+        Settings(rocketmq=ANY_PORT, database=database, objects=objects).check()
 
 
 def test_a_listener_that_no_front_end_serves() -> None:
@@ -56,6 +73,10 @@ async def test_what_people_are_told() -> None:
             f"Kafka clients on {broker.kafka}",
             f"RabbitMQ clients on amqp://guest:guest@{broker.amqp}",
             f"operators and metrics on http://{broker.admin}",
+        ]
+    async with AsyncBroker(kafka=None, amqp=None, admin=None, rocketmq=ANY_PORT) as broker:
+        assert broker.app.descriptions == [
+            f"RocketMQ clients on {broker.address('rocketmq')} (name server and broker)"
         ]
     async with AsyncBroker(users={"ann": "secret"}, kafka=None, admin=None) as broker:
         assert broker.app.descriptions == [f"RabbitMQ clients on amqp://{broker.amqp}"]

@@ -32,11 +32,11 @@ class AsyncBroker(ListenerAddresses):
     The broker keeps everything in memory unless `data` names a directory, or `database` and `objects` (URLs,
     as for `posthouse serve`) a storage that brokers share. It writes an audit log only into `data`. With
     `users` (name to password) clients have to log in, and the first user is the superuser. With
-    `tls_certificate` and `tls_key` there are `broker.kafka_tls` and `broker.amqp_tls` as well. Other
-    arguments are settings, as in `posthouse.settings.Settings`. Retention and compaction run once a day, so
-    that records with times in the past stay; set `retention_check_seconds` to test them. `front_ends` are the
-    served protocols; protocols that are not part of Posthouse declare their listeners in a subclass of
-    `Settings`, `settings_class`.
+    `tls_certificate` and `tls_key` there are `broker.kafka_tls` and `broker.amqp_tls` as well. RocketMQ is
+    served with `rocketmq=Address("127.0.0.1", 0)`. Other arguments are settings, as in
+    `posthouse.settings.Settings`. Retention and compaction run once a day, so that records with times in the
+    past stay; set `retention_check_seconds` to test them. `front_ends` are the served protocols; protocols
+    that are not part of Posthouse declare their listeners in a subclass of `Settings`, `settings_class`.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class AsyncBroker(ListenerAddresses):
         settings_class: type[Settings] = Settings,
         **settings: Any,
     ) -> None:
-        for name in listener_names(settings_class, with_tls=settings.get("tls_certificate") is not None):
+        with_tls = settings.get("tls_certificate") is not None
+        for name in listener_names(settings_class, with_tls=with_tls, with_optional=False):
             settings.setdefault(name, _ANY_PORT)
         settings.setdefault("retention_check_seconds", _RETENTION_CHECK_SECONDS)
         self._front_ends = front_ends

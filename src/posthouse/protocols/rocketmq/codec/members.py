@@ -63,6 +63,9 @@ class Members:
             return ordinals[value]
         raise self._wrong(name)
 
+    def object(self, name: str) -> "Members":
+        return Members(self._values.get(name), name)
+
     def objects(self, name: str) -> list["Members"]:
         return [Members(each, f"a member of {name}") for each in self._list(name)]
 

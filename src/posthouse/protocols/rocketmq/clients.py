@@ -1,0 +1,170 @@
+"""Clients and the groups that they belong to, as their heartbeats say.
+
+Each client has its own subscriptions: two of one group that subscribe differently each get what they asked
+for, of the queues that each of them reads.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from posthouse.broker.filters.filter import Filter
+from posthouse.broker.filters.sql import compile_sql
+from posthouse.broker.filters.tags import compile_tags
+from posthouse.model.errors import InvalidFilter
+from posthouse.protocols.rocketmq.codec.heartbeats import (
+    SQL_EXPRESSION,
+    TAG_EXPRESSION,
+    ConsumerGroup,
+    Heartbeat,
+    Subscription,
+)
+
+EXPIRY_SECONDS: Final = 120.0
+"""Clients send a heartbeat every 30 s."""
+
+
+class ClientConnection(Protocol):
+    def members_changed(self, group: str) -> None:
+        """Tell the client that clients have joined or left the group."""
+
+
+def compile_filter(expression_type: str, expression: str) -> Filter:
+    """Raises InvalidFilter."""
+    if expression_type == SQL_EXPRESSION:
+        return compile_sql(expression)
+    if expression_type in (TAG_EXPRESSION, ""):
+        return compile_tags(expression)
+    raise InvalidFilter(1, f"an expression of type {TAG_EXPRESSION} or {SQL_EXPRESSION}", expression_type)
+
+
+@dataclass(slots=True)
+class _Client:
+    id: str
+    seen: float
+    producer_groups: frozenset[str] = frozenset()
+    groups: dict[str, ConsumerGroup] = field(default_factory=dict)
+    filters: dict[tuple[str, str], tuple[Subscription, Filter]] = field(default_factory=dict)
+    """By group and topic."""
+
+
+class Clients:
+    """Owned by the event loop."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._connections: dict[ClientConnection, dict[str, _Client]] = {}
+        self._consumers: dict[str, dict[ClientConnection, dict[str, None]]] = {}
+        """Ids by group and connection."""
+
+    def beat(self, connection: ClientConnection, heartbeat: Heartbeat) -> list[ConsumerGroup]:
+        """Returns the groups that this client was not a member of. Raises InvalidFilter, and then nothing has
+        changed."""
+        clients = self._connections.get(connection, {})
+        known = clients.get(heartbeat.client)
+        before = {} if known is None else known.groups
+        groups = {each.name: each for each in heartbeat.consumer_groups}
+        filters = _compiled(groups, {} if known is None else known.filters)
+        client = known or _Client(heartbeat.client, 0.0)
+        client.seen = self._monotonic()
+        client.producer_groups = frozenset(heartbeat.producer_groups)
+        client.groups, client.filters = groups, filters
+        self._connections.setdefault(connection, clients)[client.id] = client
+        for name in groups.keys() - before.keys():
+            self._consumers.setdefault(name, {}).setdefault(connection, {})[client.id] = None
+        for name in before.keys() - groups.keys():
+            self._remove_consumer(name, connection, client.id)
+        changed = [
+            name
+            for name in groups.keys() | before.keys()
+            if name not in before or name not in groups or _topics(before[name]) != _topics(groups[name])
+        ]
+        self._tell(changed)
+        return [groups[name] for name in groups if name not in before]
+
+    def filter_of(self, connection: ClientConnection, group: str, topic: str) -> Filter | None:
+        """None if no client of the connection has subscribed to the topic."""
+        for client in self._connections.get(connection, {}).values():
+            if (found := client.filters.get((group, topic))) is not None:
+                return found[1]
+        return None
+
+    def members(self, group: str) -> list[str]:
+        """Ids of the clients that consume in the group, each once."""
+        by_connection = self._consumers.get(group, {}).values()
+        return list(dict.fromkeys(id for ids in by_connection for id in ids))
+
+    def unregister(
+        self, connection: ClientConnection, client_id: str, producer_group: str, consumer_group: str
+    ) -> None:
+        """The client leaves the groups that are named."""
+        client = self._connections.get(connection, {}).get(client_id)
+        if client is None:
+            return
+        client.producer_groups -= {producer_group}
+        if client.groups.pop(consumer_group, None) is not None:
+            client.filters = {
+                place: found for place, found in client.filters.items() if place[0] != consumer_group
+            }
+            self._remove_consumer(consumer_group, connection, client_id)
+            self._tell([consumer_group])
+
+    def leave(self, connection: ClientConnection) -> None:
+        """The connection is lost."""
+        clients = self._connections.pop(connection, {})
+        left = [(name, client.id) for client in clients.values() for name in client.groups]
+        for name, client_id in left:
+            self._remove_consumer(name, connection, client_id)
+        self._tell(dict.fromkeys(name for name, _ in left))
+
+    def forget_silent(self) -> None:
+        """Those without a heartbeat for long, whose connection may be open all the same. To be called now and
+        then."""
+        expired = self._monotonic() - EXPIRY_SECONDS
+        changed: dict[str, None] = {}
+        for connection, clients in list(self._connections.items()):
+            for client in [each for each in clients.values() if each.seen < expired]:
+                del clients[client.id]
+                for name in client.groups:
+                    self._remove_consumer(name, connection, client.id)
+                    changed[name] = None
+            if not clients:
+                del self._connections[connection]
+        self._tell(changed)
+
+    def _remove_consumer(self, group: str, connection: ClientConnection, client_id: str) -> None:
+        by_connection = self._consumers.get(group, {})
+        ids = by_connection.get(connection, {})
+        ids.pop(client_id, None)
+        if not ids:
+            by_connection.pop(connection, None)
+        if not by_connection:
+            self._consumers.pop(group, None)
+
+    def _tell(self, groups: Iterable[str]) -> None:
+        for name in groups:
+            for connection in self._consumers.get(name, {}):
+                connection.members_changed(name)
+
+
+def _topics(group: ConsumerGroup) -> set[str]:
+    return {each.topic for each in group.subscriptions}
+
+
+def _compiled(
+    groups: Mapping[str, ConsumerGroup], known: Mapping[tuple[str, str], tuple[Subscription, Filter]]
+) -> dict[tuple[str, str], tuple[Subscription, Filter]]:
+    """Heartbeats repeat what is known: only what has changed is compiled."""
+    compiled: dict[tuple[str, str], tuple[Subscription, Filter]] = {}
+    for group in groups.values():
+        for each in group.subscriptions:
+            place = group.name, each.topic
+            found = known.get(place)
+            if (
+                found is None
+                or found[0].expression != each.expression
+                or found[0].expression_type != each.expression_type
+            ):
+                found = each, compile_filter(each.expression_type, each.expression)
+            compiled[place] = found
+    return compiled

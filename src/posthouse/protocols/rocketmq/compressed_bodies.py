@@ -1,0 +1,31 @@
+"""Bodies that clients have compressed are stored as they were before: clients of other protocols read them,
+too, and a topic may be compressed as a whole.
+"""
+
+import zlib
+
+from posthouse.model.errors import CorruptBatch, RecordTooLarge
+from posthouse.protocols.rocketmq.codec.codes import Compression, MessageFlag
+from posthouse.records.compression import Codec, decompress
+
+_SHIFT = 8
+_CODECS = {Compression.LZ4: Codec.LZ4, Compression.ZSTD: Codec.ZSTD}
+
+
+def plain_body(body: bytes, system_flags: int, limit: int) -> bytes:
+    """Raises CorruptBatch, and RecordTooLarge if it would have more than `limit` bytes."""
+    if not system_flags & MessageFlag.COMPRESSED:
+        return body
+    codec = _CODECS.get((system_flags & MessageFlag.COMPRESSION) >> _SHIFT)  # type: ignore[call-overload]
+    if codec is not None:
+        return decompress(codec, body, max_output=limit)
+    inflating = zlib.decompressobj()
+    try:
+        plain = inflating.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise CorruptBatch(f"the body is not what zlib compresses: {error}") from None
+    if len(plain) > limit:
+        raise RecordTooLarge(f"the body has more than {limit} bytes when decompressed")
+    if not inflating.eof:
+        raise CorruptBatch("the compressed body is cut off")
+    return plain

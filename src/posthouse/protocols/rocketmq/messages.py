@@ -1,0 +1,122 @@
+"""Messages as records, and records of any protocol as messages.
+
+    body          value of the record; compressed ones are stored as they were before that
+    KEYS          key of the record
+    properties    headers of the same names
+    the rest      the header `rocketmq.message`: flag i32, reconsume times i32, born at i64, born host
+
+What only says how to send (WAIT, delays) is not stored. A record without that header comes from another
+protocol: its headers are the properties as far as RocketMQ can have them, its key is the property KEYS.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from struct import error as StructError
+from typing import Final
+
+from posthouse.protocols.rocketmq.codec.codes import KEYS, TAGS, WAIT
+from posthouse.protocols.rocketmq.codec.hosts import V4_SIZE, V6_SIZE
+from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
+from posthouse.records.header_section import decode_section, encode_section
+from posthouse.records.raw import RawRecord
+
+HEADER: Final = b"rocketmq.message"
+UNKNOWN_HOST: Final = bytes(V4_SIZE)
+LONGEST_PROPERTIES: Final = 32_000
+"""Bytes. Clients read 32,767, and add some of their own."""
+_NOT_STORED: Final = frozenset({WAIT, *DELAYS})
+_OF_PROTOCOLS: Final = (b"amqp.", b"posthouse.", b"rocketmq.")
+_FIXED: Final = Struct(">iiq")
+
+
+@dataclass(slots=True, kw_only=True)
+class Message:
+    """What is in a record. Not frozen: there is one for each message."""
+
+    body: bytes
+    properties: dict[str, str]
+    born_at: int
+    born_host: bytes = UNKNOWN_HOST
+    """As `pack_host` returns it."""
+    flag: int = 0
+    reconsume_times: int = 0
+
+    @property
+    def tag(self) -> str | None:
+        return self.properties.get(TAGS)
+
+
+def record_key(properties: Mapping[str, str]) -> bytes | None:
+    keys = properties.get(KEYS)
+    return keys.encode() if keys else None
+
+
+def record_headers(message: Message) -> bytes:
+    """Encoded as in a batch."""
+    headers: list[tuple[bytes, bytes | None]] = [
+        (name.encode(), value.encode())
+        for name, value in message.properties.items()
+        if name not in _NOT_STORED
+    ]
+    fixed = _FIXED.pack(message.flag, message.reconsume_times, message.born_at)
+    headers.append((HEADER, fixed + message.born_host))
+    return encode_section(headers)
+
+
+def message_of(record: RawRecord) -> Message:
+    """Raises CorruptBatch for headers that cannot be read."""
+    properties: dict[str, str] = {}
+    flag, reconsume_times, born_at, born_host = 0, 0, record.timestamp, UNKNOWN_HOST
+    is_own = False
+    headers = decode_section(record.headers)
+    if headers and headers[-1][0] == HEADER:
+        fixed = headers.pop()[1] or b""
+        try:
+            flag, reconsume_times, born_at = _FIXED.unpack_from(fixed)
+        except StructError:
+            pass  # another producer has made this header: the record is shown without what it says
+        else:
+            is_own = True
+            if len(fixed) - _FIXED.size in (V4_SIZE, V6_SIZE):
+                born_host = fixed[_FIXED.size :]
+    if is_own:
+        properties = {
+            name.decode("utf-8", "replace"): (value or b"").decode("utf-8", "replace")
+            for name, value in headers
+        }
+    else:
+        _add_foreign(properties, headers, record.key)
+    return Message(
+        body=record.value,
+        properties=properties,
+        born_at=born_at,
+        born_host=born_host,
+        flag=flag,
+        reconsume_times=reconsume_times,
+    )
+
+
+def _add_foreign(
+    properties: dict[str, str], headers: list[tuple[bytes, bytes | None]], key: bytes | None
+) -> None:
+    """Headers that are no text, or do not fit, are left out: they stay in the log for other protocols."""
+    if key:
+        headers = [(KEYS.encode(), key), *headers]
+    room = LONGEST_PROPERTIES
+    for name, value in headers:
+        if not name or value is None or name.startswith(_OF_PROTOCOLS):
+            continue
+        size = len(name) + len(value) + 2
+        if size > room or _has_separator(name) or _has_separator(value):
+            continue
+        try:
+            text_name, text = name.decode(), value.decode()
+        except UnicodeDecodeError:
+            continue
+        properties[text_name] = text
+        room -= size
+
+
+def _has_separator(text: bytes) -> bool:
+    return b"\x01" in text or b"\x02" in text

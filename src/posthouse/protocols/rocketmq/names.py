@@ -1,0 +1,65 @@
+"""Names of RocketMQ in the log. Its names have letters, digits, `_`, `-`, `%` and `|`, those of topics in the
+log letters, digits, `_`, `-` and `.`: so a `.` there stands for a `%` here, and either is understood.
+"""
+
+from typing import Final
+
+from posthouse.model.errors import InvalidTopicName
+from posthouse.model.topics import check_topic_name
+
+RETRY: Final = "%RETRY%"
+DEAD_LETTERS: Final = "%DLQ%"
+DEFAULT_TOPIC: Final = "TBW102"
+"""Producers ask for its route when a topic does not exist: that says how the topic would be created."""
+_LONGEST: Final = 127
+_LONGEST_GROUP: Final = 255
+_RESERVED: Final = frozenset(
+    {
+        DEFAULT_TOPIC,
+        "OFFSET_MOVED_EVENT",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "SELF_TEST_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+"""Of upstream's own messages. Posthouse keeps those elsewhere."""
+
+
+def topic_name(name: str) -> str:
+    """The name in the log. Raises InvalidTopicName."""
+    translated = name.replace("%", ".")
+    check_topic_name(translated)
+    return translated
+
+
+def check_may_write(name: str) -> None:
+    """Raises InvalidTopicName for topics that are none here."""
+    if name in _RESERVED:
+        raise InvalidTopicName(f"the topic {name} is the broker's own; nobody writes to it")
+
+
+def check_may_create(name: str) -> None:
+    """Raises InvalidTopicName."""
+    check_may_write(name)
+    if len(name) > _LONGEST:
+        raise InvalidTopicName(f"a topic name may have {_LONGEST} characters, this one has {len(name)}")
+    topic_name(name)
+
+
+def check_group_name(group: str) -> None:
+    """Raises InvalidTopicName: the group has topics of its name."""
+    if not group or len(group) > _LONGEST_GROUP:
+        raise InvalidTopicName(
+            f"a group name has 1 to {_LONGEST_GROUP} characters, this one has {len(group)}"
+        )
+    topic_name(group)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DEAD_LETTERS + group

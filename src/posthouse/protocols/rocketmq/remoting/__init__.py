@@ -1,0 +1,1 @@
+"""The remoting protocol: name server and broker on one port."""

@@ -1,0 +1,243 @@
+"""The connection of one client: frames in, answers out, in any order.
+
+`flow_control` bounds its memory: requests that are not answered yet are in flight. Reading also pauses while
+the client does not read its answers.
+"""
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, Final, cast
+
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.protocols.authenticator import Authenticator, PeerIdentity
+from posthouse.protocols.connection_info import ConnectionInfo
+from posthouse.protocols.flow_control import FlowControl
+from posthouse.protocols.listener import Listener
+from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
+from posthouse.protocols.rocketmq.codec.commands import ONEWAY, Command
+from posthouse.protocols.rocketmq.codec.errors import BadFrame, BadHost, Malformed
+from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_command
+from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
+from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
+from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
+from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+from posthouse.settings import Address
+
+log = logging.getLogger(__name__)
+
+PROTOCOL: Final = "rocketmq"
+_CALL_BYTES: Final = 2048
+"""What a request takes beside its bytes: so requests that wait for messages are counted, too."""
+
+
+class RemotingConnection(asyncio.Protocol):
+    def __init__(self, server: RemotingServer, advertised: Address | None, listener: Listener) -> None:
+        self.server = server
+        self.guard: Guard = CLOSED
+        self.peer = "?"
+        self.host = UNKNOWN_HOST
+        self.own_host = UNKNOWN_HOST
+        self.address = Address("127.0.0.1", 0)
+        self._advertised = advertised
+        self._listener = listener
+        self._decoder = FrameDecoder(max_frame=server.settings.max_request_bytes)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = 0
+        self._opaque = 0
+        self._software = ""
+        self.is_finishing = False
+        self._is_lost = False
+
+    # asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._transport = cast("asyncio.Transport", transport)
+        server = self.server
+        identity = PeerIdentity.of(transport, allow_cleartext=server.settings.allow_cleartext_passwords)
+        self.peer = identity.peer
+        self.address = self._advertised or Address.of_peer(transport.get_extra_info("sockname"))
+        self.host, self.own_host = _packed(identity.address), _packed(self.address)
+        self._since_ms = server.broker.now_ms()
+        self._flow = FlowControl(
+            self._loop,
+            self._transport,
+            server.budget,
+            self.peer,
+            limit=server.settings.connection_buffer_bytes,
+            is_behind=server.broker.is_behind,
+            held=lambda: self._decoder.held,
+            go_on=self._regulate,
+            abort=self.abort,
+        )
+        self._authenticator = Authenticator(
+            server.broker.access, identity, PROTOCOL, admitted=self._admitted, revoked=self.abort
+        )
+        if not self._listener.join(self):
+            self._is_lost = True
+            self._transport.abort()
+            return
+        self._authenticator.admit_anonymous()
+
+    def _admitted(self, guard: Guard) -> None:
+        self.guard = guard
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._decoder.held and not self._is_lost and not self._flow.is_paused:
+            log.warning("the RocketMQ connection from %s ended in the middle of a request", self.peer)
+            self._listener.offended(self)
+        self._is_lost = True
+        self._decoder.forget()
+        for task in self._tasks:
+            task.cancel()
+        self.server.clients.leave(self)
+        self._listener.leave(self)
+        self._authenticator.close()
+        self._flow.close()
+
+    def data_received(self, data: bytes) -> None:
+        self._flow.pace.received += len(data)
+        if self.is_finishing:
+            return
+        fault = None
+        try:
+            requests = self._decoder.feed(data)
+        except BadFrame as error:
+            requests, fault = list(error.commands), error
+        for request in requests:
+            if not request.is_response:  # nothing is asked of clients that has an answer
+                self._start(request)
+        if fault is None:
+            self._flow.count()
+            self._regulate()
+        elif not self._is_lost:
+            log.warning("closing the RocketMQ connection from %s: %s", self.peer, fault)
+            self._listener.offended(self)
+            self._outbox_flushed_and_closed()
+
+    def pause_writing(self) -> None:
+        self._flow.outbox.pause()
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._flow.outbox.resume()
+        self._regulate()
+
+    def _regulate(self) -> None:
+        if not self._is_lost:
+            self._flow.regulate(held_back=self._flow.outbox.is_congested)
+
+    # Requests
+
+    def _start(self, request: Command) -> None:
+        code = request.code
+        size = len(request.body) + _CALL_BYTES
+        metrics = self.server.requests.of(PROTOCOL, API_NAMES.get(code, UNKNOWN_API))
+        call = Call(self, request, size, metrics, self._loop.time())
+        self._calls += 1
+        self._flow.in_flight += size
+        handler = HANDLERS.get(code)
+        try:
+            if handler is None:
+                raise Refused(
+                    ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code} is not supported"
+                )
+            waiting = handler(call)
+        except Exception as error:  # noqa: BLE001 - told apart in `errors`
+            call.fail(error)
+            return
+        if code == RequestCode.HEART_BEAT or code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            self._prove(request)
+        if waiting is not None:
+            task = self._loop.create_task(self._finish(call, waiting))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _finish(self, call: Call, waiting: Coroutine[Any, Any, None]) -> None:
+        try:
+            await waiting
+        except Exception as error:  # noqa: BLE001 - told apart in `errors`
+            call.fail(error)
+
+    def _prove(self, request: Command) -> None:
+        if not self._software:
+            self._software = f"{request.language} {request.version}"
+            self._listener.prove(self)
+
+    def answer(self, call: Call, command: Command) -> None:
+        call.metrics.seconds.observe(self._loop.time() - call.begun)
+        self._calls -= 1
+        if self._is_lost:
+            return
+        flow = self._flow
+        flow.in_flight -= call.size
+        if not call.request.is_oneway:
+            try:
+                flow.outbox.send(encode_command(command))
+            except Malformed as error:  # no client could read it
+                log.error("an answer to %s cannot be encoded: %s", self.peer, error)
+                self.abort()
+                return
+        if flow.is_paused:
+            flow.count()
+            self._regulate()
+        if self.is_finishing and not self._calls:
+            self._outbox_flushed_and_closed()
+
+    def members_changed(self, group: str) -> None:
+        self._opaque += 1
+        request = Command(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+            self._opaque,
+            ONEWAY,
+            fields={"consumerGroup": group},
+        )
+        if not self._is_lost:
+            self._flow.outbox.send(encode_command(request))
+
+    # What the listener asks for
+
+    @property
+    def info(self) -> ConnectionInfo:
+        flow = self._flow
+        return ConnectionInfo(
+            peer=self.peer,
+            protocol=PROTOCOL,
+            since_ms=self._since_ms,
+            client=self._software,
+            has_tls=self._transport.get_extra_info("ssl_object") is not None,
+            is_paused=flow.is_paused,
+            received_bytes=flow.pace.received,
+            sent_bytes=flow.outbox.sent,
+            held_bytes=flow.account.held,
+        )
+
+    def finish(self) -> None:
+        """Requests in flight are answered; those that wait for messages have been woken."""
+        self.is_finishing = True
+        if not self._calls:
+            self._outbox_flushed_and_closed()
+
+    def _outbox_flushed_and_closed(self) -> None:
+        self._flow.outbox.flush()
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._is_lost = True
+        self._transport.abort()
+
+    def tick(self) -> bool:
+        self.server.sweep()
+        self._flow.count()
+        self._regulate()
+        return self._flow.is_too_slow(in_frame=self._decoder.held > 0)
+
+
+def _packed(address: Address) -> bytes:
+    try:
+        return pack_host(Host(address=address.host, port=address.port))
+    except BadHost:
+        return UNKNOWN_HOST  # advertised by name

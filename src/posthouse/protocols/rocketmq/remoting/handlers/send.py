@@ -1,0 +1,207 @@
+"""Sends: single messages and batches, at once or later."""
+
+import random
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.record_limits import check_record
+from posthouse.model.errors import AccessRefused, PosthouseError
+from posthouse.model.topics import Topic
+from posthouse.protocols.rocketmq.codec.batch_bodies import decode_batch
+from posthouse.protocols.rocketmq.codec.codes import TRANSACTION_PREPARED, UNIQUE_KEY, ResponseCode
+from posthouse.protocols.rocketmq.codec.message_ids import make_message_id
+from posthouse.protocols.rocketmq.codec.properties import decode_properties
+from posthouse.protocols.rocketmq.compressed_bodies import plain_body
+from posthouse.protocols.rocketmq.delays import MOST_RETRIES, due_ms
+from posthouse.protocols.rocketmq.messages import (
+    LONGEST_PROPERTIES,
+    Message,
+    record_headers,
+    record_key,
+)
+from posthouse.protocols.rocketmq.names import RETRY, check_may_write, dead_letter_topic, topic_name
+from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.errors import Refused
+
+_V2: Final = {
+    "a": "producerGroup",
+    "b": "topic",
+    "c": "defaultTopic",
+    "d": "defaultTopicQueueNums",
+    "e": "queueId",
+    "f": "sysFlag",
+    "g": "bornTimestamp",
+    "h": "flag",
+    "i": "properties",
+    "j": "reconsumeTimes",
+    "k": "unitMode",
+    "l": "maxReconsumeTimes",
+    "m": "batch",
+    "n": "bname",
+}
+
+
+class _Wanted(NamedTuple):
+    """A send as it was asked for."""
+
+    topic: str
+    queue: int
+    system_flags: int
+    message: Message
+    is_batch: bool
+
+
+def send_v2(call: Call) -> Coroutine[Any, Any, None] | None:
+    """The same with short names."""
+    fields = call.request.fields
+    call.request.fields = {_V2.get(name, name): value for name, value in fields.items()}
+    return send(call)
+
+
+def send_batch(call: Call) -> Coroutine[Any, Any, None] | None:
+    fields = call.request.fields
+    call.request.fields = {_V2.get(name, name): value for name, value in fields.items()}
+    call.request.fields["batch"] = "true"
+    return send(call)
+
+
+def send(call: Call) -> Coroutine[Any, Any, None] | None:
+    wanted = _wanted(call)
+    server = call.connection.server
+    topic = server.topics.find(wanted.topic)
+    if topic is None:
+        return _create_and_send(call, wanted)
+    _send(call, wanted, topic)
+    return None
+
+
+async def _create_and_send(call: Call, wanted: _Wanted) -> None:
+    queues = 1 if wanted.topic.startswith("%") else call.number("defaultTopicQueueNums", 1)
+    if not call.connection.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(wanted.topic)):
+        raise AccessRefused(f"no permission to create topic {wanted.topic!r}")
+    topic = await call.connection.server.topics.obtain(wanted.topic, queues)
+    _send(call, wanted, topic)  # nothing is awaited in between: sends keep their order
+
+
+def _wanted(call: Call) -> _Wanted:
+    name = call.text("topic")
+    check_may_write(name)
+    text = call.request.fields.get("properties", "")
+    properties = decode_properties(text)
+    if properties.get(TRANSACTION_PREPARED) == "true":
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not supported")
+    if len(text.encode()) > LONGEST_PROPERTIES:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"properties of more than {LONGEST_PROPERTIES} bytes")
+    reconsumed = call.number("reconsumeTimes", 0)
+    queue = call.number("queueId", -1)
+    if name.startswith(RETRY) and reconsumed >= call.number("maxReconsumeTimes", MOST_RETRIES):
+        name, queue = dead_letter_topic(name.removeprefix(RETRY)), 0
+    connection = call.connection
+    message = Message(
+        body=bytes(call.request.body),
+        properties=properties,
+        born_at=call.number("bornTimestamp", 0) or connection.server.broker.now_ms(),
+        born_host=connection.host,
+        flag=_int32(call.number("flag", 0)),
+        reconsume_times=_int32(reconsumed),
+    )
+    return _Wanted(name, queue, call.number("sysFlag", 0), message, call.truth("batch"))
+
+
+def _int32(value: int) -> int:
+    if not -(1 << 31) <= value < 1 << 31:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"{value} has more than 32 bits")
+    return value
+
+
+def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
+    if not call.connection.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
+        raise AccessRefused(f"no permission to write to topic {wanted.topic!r}")
+    queue = wanted.queue
+    if queue < 0:
+        queue = random.randrange(topic.partitions)
+    elif queue >= topic.partitions:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR, f"topic {wanted.topic!r} has {topic.partitions} queues, and no {queue}"
+        )
+    body = plain_body(wanted.message.body, wanted.system_flags, topic.config.max_message_bytes)
+    wanted.message.body = body
+    if wanted.is_batch:
+        _write_batch(call, wanted, topic, queue)
+        return
+    broker = call.connection.server.broker
+    message = wanted.message
+    key, headers = record_key(message.properties), record_headers(message)
+    now = broker.now_ms()
+    due = due_ms(message.properties, now)
+    if due is None:
+
+        def written(result: int | PosthouseError) -> None:
+            if isinstance(result, int):
+                _answer(call, wanted, queue, [result])
+            else:
+                call.fail(result)
+
+        broker.record_waves.add(topic, queue, key, body, headers, now, written)
+    else:
+
+        def stored(error: PosthouseError | None) -> None:
+            if error is None:
+                _answer(call, wanted, queue, [0])
+            else:
+                call.fail(error)
+
+        broker.delayed_records.add(topic, queue, key, body, headers, due, stored)
+
+
+def _write_batch(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
+    """All of it or, if one message is refused when it is looked at, nothing."""
+    broker = call.connection.server.broker
+    outer = wanted.message
+    now = broker.now_ms()
+    records: list[tuple[bytes | None, bytes, bytes]] = []
+    for each in decode_batch(outer.body):
+        properties = decode_properties(each.properties)
+        if due_ms(properties, now) is not None:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed")
+        message = Message(
+            body=each.body,
+            properties=properties,
+            born_at=outer.born_at,
+            born_host=outer.born_host,
+            flag=each.flag,
+            reconsume_times=outer.reconsume_times,
+        )
+        key, headers = record_key(properties), record_headers(message)
+        check_record(topic, key, each.body, headers)
+        records.append((key, each.body, headers))
+    if not records:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "a batch without messages")
+    offsets: list[int] = []
+    failures: list[PosthouseError] = []
+
+    def written(result: int | PosthouseError) -> None:
+        if isinstance(result, int):
+            offsets.append(result)
+        else:
+            failures.append(result)
+        if len(offsets) + len(failures) == len(records):
+            if failures:
+                call.fail(failures[0])
+            else:
+                _answer(call, wanted, queue, offsets)
+
+    for key, body, headers in records:
+        broker.record_waves.add(topic, queue, key, body, headers, now, written)
+
+
+def _answer(call: Call, wanted: _Wanted, queue: int, offsets: list[int]) -> None:
+    is_retry = wanted.topic.startswith(RETRY)
+    host = call.connection.own_host
+    ids = [make_message_id(host, pack_position(queue, each, is_retry=is_retry)) for each in offsets]
+    fields = {"msgId": ",".join(ids), "queueId": str(queue), "queueOffset": str(offsets[0])}
+    if (id := wanted.message.properties.get(UNIQUE_KEY)) is not None:
+        fields["transactionId"] = id
+    call.answer(fields=fields)
