@@ -20,6 +20,8 @@ from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.groups import Groups
 from posthouse.broker.groups.metadata import OPAQUE, MemberMetadata
 from posthouse.broker.groups.offsets import offset_key
+from posthouse.broker.half_messages.half_log import HalfLog
+from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.held_scopes import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, HeldScopes
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_scopes import LogScopes
@@ -197,6 +199,14 @@ class Broker:
             predeclared_exchanges,
             tracer=tracer,
         )
+        self.half_messages = HalfMessages(
+            storage,
+            clock,
+            HalfLog(storage, settings.topic_defaults()),
+            self.namespaces.resources.transaction,
+            self.namespaces.routed_records,
+            self.create_topics,
+        )
         self._predeclared = predeclared_exchanges
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention, sources)
         self._log_scopes = LogScopes(storage, self.retention, check_seconds=settings.retention_check_seconds)
@@ -272,6 +282,7 @@ class Broker:
                 self._group_scopes.load_all()
                 await self._transaction_scopes.load_all()
                 await self.namespace_scopes.load_all()
+                await self.half_messages.load()
             elif self._storage.awaits_scopes:
                 await self._storage.assign_scopes(await self._imported_scopes())
             self._coordination.load()
@@ -283,6 +294,7 @@ class Broker:
         self.coordinates = True
         if self._is_alone:
             self._start_scopes()
+            self.half_messages.start()
 
     async def _imported_scopes(self) -> Mapping[str, Scope]:
         shared = self._storage.shared_state
@@ -338,6 +350,7 @@ class Broker:
     async def stop(self) -> None:
         self.wake_readers()
         try:
+            await self.half_messages.stop()
             await self._log_scopes.stop()
             await self._group_scopes.stop()
             await self._transaction_scopes.stop()

@@ -17,6 +17,7 @@ PosthouseError
 │   ├── OutOfOrderSequence     a producer's batch that does not follow its last one
 │   ├── ProducerFenced         a newer producer has taken this one's place
 │   ├── InvalidTransaction     the transaction is not in a state that allows this
+│   ├── AlreadyDecided         a half message whose producer has decided otherwise before
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
 │   ├── InvalidTimeout
 │   ├── OffsetOutOfRange
@@ -130,6 +131,10 @@ class ProducerFenced(BadRequest):
 
 
 class InvalidTransaction(BadRequest):
+    pass
+
+
+class AlreadyDecided(BadRequest):
     pass
 
 

@@ -86,4 +86,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.ADMISSIONS: _first(_PARTITION_SIZE),
     Space.REFERRALS: _of_cluster,
     Space.DUE: _sized(4),
+    Space.HALF_MESSAGES: _of_cluster,
 }

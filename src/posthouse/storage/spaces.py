@@ -38,6 +38,8 @@ class Space(IntEnum):
     any broker may create the topic, and the database gives it the scope that is stored here."""
     DUE = 29
     """Delayed messages that are due in a namespace of another broker than that of their schedule."""
+    HALF_MESSAGES = 30
+    """What was decided of half messages."""
 
 
 CLUSTER_WIDE = frozenset(

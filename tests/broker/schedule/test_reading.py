@@ -2,6 +2,7 @@
 
 import pytest
 
+from posthouse.broker import stored_records
 from posthouse.broker.schedule import reading
 from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.keys import unpack
@@ -23,7 +24,7 @@ LAST = BATCHES * IN_BATCH - 1
 @pytest.fixture
 async def log(monkeypatch: pytest.MonkeyPatch) -> tuple[MemoryStorage, PartitionId]:
     """Batches of three; the value of each record is its offset."""
-    monkeypatch.setattr(reading, "PIECE_BYTES", 250)
+    monkeypatch.setattr(stored_records, "PIECE_BYTES", 250)
     storage, topic = MemoryStorage(ManualClock()), make_topic()
     await storage.create_topics([topic])
     for number in range(BATCHES):
@@ -46,7 +47,7 @@ def damage(storage: MemoryStorage, partition: PartitionId, *numbers: int) -> Non
     "offsets", [[0], [LAST], [0, LAST], [4, 5, 6], [1, 10, 11, 12, 28], list(range(LAST + 1))]
 )
 async def test_records_here_and_there(log: tuple[MemoryStorage, PartitionId], offsets: list[int]) -> None:
-    found = await reading.read_records(*log, offsets)
+    found = await stored_records.read_records(*log, offsets)
     assert {offset: record.value for offset, record in found.items()} == {
         offset: b"%d" % offset for offset in offsets
     }
@@ -59,7 +60,7 @@ async def test_records_without_those_that_are_damaged(
     damage(*log, *damaged)
     for step in (1, 2, 5):
         offsets = list(range(0, LAST + 1, step))
-        found = await reading.read_records(*log, offsets)
+        found = await stored_records.read_records(*log, offsets)
         assert list(found) == [offset for offset in offsets if offset // IN_BATCH not in damaged]
 
 
@@ -70,7 +71,7 @@ async def test_keys_piece_by_piece(log: tuple[MemoryStorage, PartitionId], damag
     bucket = Bucket(Period(10, 0), 7, partition)
     offset, end, found, pieces = 1, LAST, [], 0
     while offset < end:
-        piece = await reading.read_piece(storage, partition, offset, end)
+        piece = await stored_records.read_piece(storage, partition, offset, end)
         found += list(reading.keys_in(piece, bucket, offset))
         assert offset < piece.following <= end
         offset = piece.following

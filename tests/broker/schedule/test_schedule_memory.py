@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.broker import stored_records
 from posthouse.broker.schedule import firing, loading, reading
 from posthouse.broker.schedule.keys import END, log_of
 from posthouse.broker.schedule.window import ScheduleWindow
@@ -32,7 +33,7 @@ def most_loaded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(ScheduleWindow, "add", watched)
     monkeypatch.setattr(ScheduleWindow, "is_full", property(look))
-    monkeypatch.setattr(reading, "PIECE_BYTES", 500)
+    monkeypatch.setattr(stored_records, "PIECE_BYTES", 500)
     return most
 
 
@@ -158,7 +159,7 @@ async def test_what_is_read_ahead(office: Office, monkeypatch: pytest.MonkeyPatc
     async def counted(*args: Any) -> Any:
         nonlocal reads
         reads += 1
-        return await reading.read_records(*args)
+        return await stored_records.read_records(*args)
 
     monkeypatch.setattr(firing, "read_records", counted)
     while await office.schedule._step():
@@ -185,12 +186,12 @@ async def test_an_error_while_a_log_is_read(
         bodies += await office.delay(*delays[first : first + 20])
     keys = pieces = errors = 0
 
-    async def read_piece(*args: Any) -> reading.ScheduledBatches:
+    async def read_piece(*args: Any) -> stored_records.Piece:
         nonlocal pieces
         pieces += 1
         if pieces % 47 == 0:
             raise OSError("before a piece")
-        return await reading.read_piece(*args)
+        return await stored_records.read_piece(*args)
 
     def keys_in(*args: Any) -> Iterator[tuple[int, bytes]]:
         nonlocal keys

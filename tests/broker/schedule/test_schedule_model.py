@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from posthouse.broker.schedule import reading
+from posthouse.broker import stored_records
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
 from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed, Office
@@ -33,7 +33,7 @@ class ScheduleMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.small_pieces = mock.patch.object(reading, "PIECE_BYTES", 300)
+        self.small_pieces = mock.patch.object(stored_records, "PIECE_BYTES", 300)
         self.small_pieces.start()
         self.root = Path(tempfile.mkdtemp(dir=IN_MEMORY, prefix="posthouse-"))
         self.due: dict[bytes, int] = {}

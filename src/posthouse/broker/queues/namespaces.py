@@ -13,7 +13,6 @@ from posthouse.broker.queues.background import Background
 from posthouse.broker.queues.backing_topics import BackingTopic
 from posthouse.broker.queues.definition import decode_definition
 from posthouse.broker.queues.due_elsewhere import due_entry, due_put, namespace_due
-from posthouse.broker.queues.due_records import DueRecords
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.queues.internal_topics import queue_of
 from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
@@ -23,6 +22,7 @@ from posthouse.broker.queues.pending_referrals import PendingReferrals
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention, ReadersOf
+from posthouse.broker.queues.routed_records import RoutedRecords
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.queues.stored_namespaces import StoredNamespaces, scope_of_source, stored_namespaces
 from posthouse.broker.queues.stream_window import StreamMemory
@@ -307,12 +307,16 @@ class Namespaces:
         else:
             self._plan_removal()  # another may have come when the task had just looked
 
-    # Delayed messages
+    # Messages that the broker writes
+
+    def routed_records(self) -> RoutedRecords:
+        """For one wave."""
+        return RoutedRecords(self._topics, self.sources)
 
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
         wave = self.resources.transaction()
-        records = DueRecords(self._topics, self.sources)
+        records = self.routed_records()
         for entry in entries:
             envelope = Envelope(
                 headers=entry.headers,
@@ -328,7 +332,8 @@ class Namespaces:
                     wave.put(due_put(entry))
                     continue
                 if entry.partition is not None:
-                    records.add(entry, wave)
+                    key = entry.key if entry.has_key else None
+                    records.add(entry.exchange, entry.partition, key, entry.value, entry.headers, wave)
                     continue
                 namespace = self.get(entry.namespace)
                 namespace.publish(

@@ -6,7 +6,7 @@ from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.buckets import BucketEntry, Buckets
 from posthouse.broker.schedule.logs import ScheduleLogs
 from posthouse.broker.schedule.periods import MOST_PARTS
-from posthouse.broker.schedule.reading import read_piece, records_in
+from posthouse.broker.stored_records import read_piece, records_in
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Operation, Trim
 

@@ -9,8 +9,8 @@ from posthouse.broker.schedule.bucket import Bucket, Mark
 from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.keys import PLACE_SIZE
-from posthouse.broker.schedule.reading import read_records
 from posthouse.broker.schedule.window import ScheduleWindow
+from posthouse.broker.stored_records import read_records
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 

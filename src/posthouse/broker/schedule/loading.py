@@ -12,8 +12,9 @@ from posthouse.broker.schedule import keys
 from posthouse.broker.schedule.bucket import Bucket
 from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.keys import PLACE_SIZE
-from posthouse.broker.schedule.reading import keys_in, read_piece
+from posthouse.broker.schedule.reading import keys_in
 from posthouse.broker.schedule.window import ScheduleWindow
+from posthouse.broker.stored_records import read_piece
 from posthouse.storage.contract import Storage
 
 FEW_OF_WINDOW = 8
