@@ -124,8 +124,10 @@ class HalfMessages:
         self._writing: asyncio.Task[None] | None = None
         self._checking = Housekeeping([self.check], _LOOK_SECONDS)
         self._askers: list[Ask] = []
+        self.committed = 0
+        """Since the broker has started, as those below."""
+        self.rolled_back = 0
         self.parked = 0
-        """Since the broker has started."""
 
     # Life
 
@@ -282,9 +284,17 @@ class HalfMessages:
         for id in outcomes:
             del self._undecided[id]
             self._forget(id)
-            self.parked += batch[id].is_parked
+            self._count(batch[id])
             self._deciding.pop(id).done.set_result(None)
         await self._release()
+
+    def _count(self, decision: _Decision) -> None:
+        if decision.is_commit:
+            self.committed += 1
+        elif decision.is_parked:
+            self.parked += 1
+        else:
+            self.rolled_back += 1
 
     def _failed(self, id: int, decision: _Decision, error: PosthouseError) -> None:
         """It stays undecided."""

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from posthouse.broker.filters.filter import Filter
 from posthouse.broker.filters.sql import compile_sql
 from posthouse.broker.filters.tags import compile_tags
+from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import InvalidFilter
 from posthouse.protocols.rocketmq.codec.heartbeats import (
     SQL_EXPRESSION,
@@ -25,6 +26,9 @@ EXPIRY_SECONDS: Final = 120.0
 
 
 class ClientConnection(Protocol):
+    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
+        """Ask the client what was decided."""
+
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
 
@@ -56,6 +60,8 @@ class Clients:
         self._connections: dict[ClientConnection, dict[str, _Client]] = {}
         self._consumers: dict[str, dict[ClientConnection, dict[str, None]]] = {}
         """Ids by group and connection."""
+        self._producers: dict[str, dict[ClientConnection, None]] = {}
+        """By group, the one that was asked last at the end."""
 
     def beat(self, connection: ClientConnection, heartbeat: Heartbeat) -> list[ConsumerGroup]:
         """Returns the groups that this client was not a member of. Raises InvalidFilter, and then nothing has
@@ -67,7 +73,12 @@ class Clients:
         filters = _compiled(groups, {} if known is None else known.filters)
         client = known or _Client(heartbeat.client, 0.0)
         client.seen = self._monotonic()
+        left = client.producer_groups - set(heartbeat.producer_groups)
         client.producer_groups = frozenset(heartbeat.producer_groups)
+        for name in left:
+            self._remove_producer(name, connection)
+        for name in client.producer_groups:
+            self._producers.setdefault(name, {}).setdefault(connection)
         client.groups, client.filters = groups, filters
         self._connections.setdefault(connection, clients)[client.id] = client
         for name in groups.keys() - before.keys():
@@ -101,7 +112,9 @@ class Clients:
         client = self._connections.get(connection, {}).get(client_id)
         if client is None:
             return
-        client.producer_groups -= {producer_group}
+        if producer_group in client.producer_groups:
+            client.producer_groups -= {producer_group}
+            self._remove_producer(producer_group, connection)
         if client.groups.pop(consumer_group, None) is not None:
             client.filters = {
                 place: found for place, found in client.filters.items() if place[0] != consumer_group
@@ -112,6 +125,8 @@ class Clients:
     def leave(self, connection: ClientConnection) -> None:
         """The connection is lost."""
         clients = self._connections.pop(connection, {})
+        for name in {name for client in clients.values() for name in client.producer_groups}:
+            self._remove_producer(name, connection)
         left = [(name, client.id) for client in clients.values() for name in client.groups]
         for name, client_id in left:
             self._remove_consumer(name, connection, client_id)
@@ -125,12 +140,34 @@ class Clients:
         for connection, clients in list(self._connections.items()):
             for client in [each for each in clients.values() if each.seen < expired]:
                 del clients[client.id]
+                for name in client.producer_groups:
+                    self._remove_producer(name, connection)
                 for name in client.groups:
                     self._remove_consumer(name, connection, client.id)
                     changed[name] = None
             if not clients:
                 del self._connections[connection]
         self._tell(changed)
+
+    def ask(self, id: int, message: HalfMessage) -> bool:
+        """Ask a producer of the message's group, in turn, what was decided. False if none is connected."""
+        producers = self._producers.get(message.group)
+        if not producers:
+            return False
+        connection = next(iter(producers))
+        del producers[connection]
+        producers[connection] = None
+        connection.check_transaction(message.group, id, message)
+        return True
+
+    def _remove_producer(self, group: str, connection: ClientConnection) -> None:
+        """Unless another client of the connection is one."""
+        clients = self._connections.get(connection, {}).values()
+        if not any(group in client.producer_groups for client in clients):
+            producers = self._producers.get(group, {})
+            producers.pop(connection, None)
+            if not producers:
+                self._producers.pop(group, None)
 
     def _remove_consumer(self, group: str, connection: ClientConnection, client_id: str) -> None:
         by_connection = self._consumers.get(group, {})

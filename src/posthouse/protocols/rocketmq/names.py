@@ -34,6 +34,11 @@ def topic_name(name: str) -> str:
     return translated
 
 
+def client_name(topic: str) -> str:
+    """The name of a topic of the log, as clients can have it."""
+    return topic.replace(".", "%")
+
+
 def check_may_write(name: str) -> None:
     """Raises InvalidTopicName for topics that are none here."""
     if name in _RESERVED:

@@ -10,6 +10,8 @@ from posthouse.model.errors import BadRequest
 
 _OFFSET_BITS: Final = 45
 _PARTITION_BITS: Final = 17
+_HALF: Final = (1 << _PARTITION_BITS) - 1
+"""In place of a partition: the offset is the id of a half message."""
 _RETRY: Final = 1 << (_OFFSET_BITS + _PARTITION_BITS)
 
 
@@ -20,8 +22,8 @@ class Position(NamedTuple):
 
 
 def pack_position(partition: int, offset: int, *, is_retry: bool) -> int:
-    """Raises BadRequest where it does not fit: beyond 35 trillion messages, or 131,072 partitions."""
-    if offset >> _OFFSET_BITS or partition >> _PARTITION_BITS:
+    """Raises BadRequest where it does not fit: beyond 35 trillion messages, or 131,071 partitions."""
+    if offset >> _OFFSET_BITS or partition >= _HALF:
         raise BadRequest(f"partition {partition}, offset {offset}: RocketMQ's clients cannot be told")
     return (_RETRY if is_retry else 0) | partition << _OFFSET_BITS | offset
 
@@ -35,3 +37,18 @@ def unpack_position(position: int) -> Position:
         position & (1 << _OFFSET_BITS) - 1,
         bool(position & _RETRY),
     )
+
+
+def pack_half_position(id: int) -> int:
+    """Raises BadRequest."""
+    if id >> _OFFSET_BITS:
+        raise BadRequest(f"half message {id}: RocketMQ's clients cannot be told")
+    return _HALF << _OFFSET_BITS | id
+
+
+def half_id(position: int) -> int:
+    """Raises BadRequest if it is the position of another message."""
+    found = unpack_position(position)
+    if found.partition != _HALF or found.is_retry:
+        raise BadRequest(f"the message at position {position} is no half message")
+    return found.offset

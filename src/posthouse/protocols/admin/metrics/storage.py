@@ -35,9 +35,21 @@ SCHEDULED: Final = gauge(
     "posthouse_scheduled_messages",
     "Delayed messages that are not yet published, in the namespaces that this broker serves.",
 )
+HALF: Final = gauge("posthouse_half_messages", "Half messages whose producers have not decided yet.")
+HALF_COMMITTED: Final = counter(
+    "posthouse_half_messages_committed_total", "Half messages that were committed."
+)
+HALF_ROLLED_BACK: Final = counter(
+    "posthouse_half_messages_rolled_back_total", "Half messages that were rolled back."
+)
+HALF_PARKED: Final = counter(
+    "posthouse_half_messages_parked_total",
+    "Half messages that nobody has decided, and that were put into the topic posthouse.undecided.",
+)
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
     *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, COMMITTED, ABORTED, SCHEDULED),
+    *(HALF, HALF_COMMITTED, HALF_ROLLED_BACK, HALF_PARKED),
 )
 
 
@@ -63,3 +75,8 @@ async def collect(broker: Broker, samples: Samples) -> None:
     samples.add(COMMITTED, transitions.committed)
     samples.add(ABORTED, transitions.aborted)
     samples.add(SCHEDULED, broker.scheduled_messages)
+    half_messages = broker.half_messages
+    samples.add(HALF, len(half_messages))
+    samples.add(HALF_COMMITTED, half_messages.committed)
+    samples.add(HALF_ROLLED_BACK, half_messages.rolled_back)
+    samples.add(HALF_PARKED, half_messages.parked)

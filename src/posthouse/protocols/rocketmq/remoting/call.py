@@ -3,6 +3,7 @@
 from typing import Final, Protocol
 
 from posthouse.broker.access.guard import Guard
+from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.protocols.request_metrics import ApiMetrics
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
@@ -32,6 +33,9 @@ class Caller(Protocol):
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
+
+    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
+        """Ask the client what was decided of a half message."""
 
 
 class Call:

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
@@ -23,6 +24,7 @@ from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
 
@@ -188,14 +190,16 @@ class RemotingConnection(asyncio.Protocol):
             self._outbox_flushed_and_closed()
 
     def members_changed(self, group: str) -> None:
+        self._tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
+
+    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
+        self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
+
+    def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
+        """A request of the broker. It expects no answer."""
         self._opaque += 1
-        request = Command(
-            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
-            self._opaque,
-            ONEWAY,
-            fields={"consumerGroup": group},
-        )
         if not self._is_lost:
+            request = Command(code, self._opaque, ONEWAY, fields=fields, body=body)
             self._flow.outbox.send(encode_command(request))
 
     # What the listener asks for

@@ -13,6 +13,7 @@ from posthouse.protocols.rocketmq.remoting.handlers import (
     retries,
     routes,
     send,
+    transactions,
 )
 
 Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, None] | None]
@@ -29,6 +30,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.HEART_BEAT: membership.heartbeat,
     RequestCode.UNREGISTER_CLIENT: membership.unregister,
     RequestCode.CONSUMER_SEND_MSG_BACK: retries.send_back,
+    RequestCode.END_TRANSACTION: transactions.end,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: membership.members,
     RequestCode.LOCK_BATCH_MQ: locks.lock,
     RequestCode.UNLOCK_BATCH_MQ: locks.unlock,

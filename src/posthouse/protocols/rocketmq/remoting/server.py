@@ -33,6 +33,7 @@ class RemotingServer:
         self.clients = Clients(broker.monotonic)
         self.locks = QueueLocks(broker.monotonic)
         self.topics = RocketTopics(broker)
+        broker.half_messages.ask_by(self.clients.ask)
         self._swept = broker.monotonic()
 
     def sweep(self) -> None:

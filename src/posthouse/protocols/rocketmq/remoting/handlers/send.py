@@ -24,6 +24,7 @@ from posthouse.protocols.rocketmq.names import RETRY, check_may_write, dead_lett
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
 
 _V2: Final = {
     "a": "producerGroup",
@@ -90,8 +91,6 @@ def _wanted(call: Call) -> _Wanted:
     check_may_write(name)
     text = call.request.fields.get("properties", "")
     properties = decode_properties(text)
-    if properties.get(TRANSACTION_PREPARED) == "true":
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not supported")
     if len(text.encode()) > LONGEST_PROPERTIES:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"properties of more than {LONGEST_PROPERTIES} bytes")
     reconsumed = call.number("reconsumeTimes", 0)
@@ -130,6 +129,9 @@ def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
     wanted.message.body = body
     if wanted.is_batch:
         _write_batch(call, wanted, topic, queue)
+        return
+    if wanted.message.properties.get(TRANSACTION_PREPARED) == "true":
+        prepare(call, topic, queue, wanted.message)
         return
     broker = call.connection.server.broker
     message = wanted.message
