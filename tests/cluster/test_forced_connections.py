@@ -12,8 +12,10 @@ import pika
 import pytest
 from aio_pika.abc import AbstractChannel, AbstractConnection
 
+from posthouse.model.scopes import scope_of_namespace
 from posthouse.settings import Address
 from tests.cluster.nodes import coordinates, nodes, until
+from tests.cluster.scope_moves import holds, hurry, move_scope
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -41,6 +43,35 @@ async def test_pika_raises_the_reason(url: str) -> None:
         await first.stop()
         said = await asyncio.wait_for(talking, SECONDS)
         assert said == "320 CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+
+
+async def test_pika_is_told_that_another_broker_serves_the_virtual_host(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    async with nodes(url, "a", "b") as (first, second):
+        scope = scope_of_namespace("/")
+        await until(lambda: holds(first, scope) or holds(second, scope))
+        holder, other = (first, second) if holds(first, scope) else (second, first)
+        address = holder.listeners["amqp"]
+        opened = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def talk() -> str:
+            connection = pika.BlockingConnection(pika.ConnectionParameters(address.host, address.port))
+            connection.channel()
+            loop.call_soon_threadsafe(opened.set)
+            deadline = time.monotonic() + SECONDS
+            with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+                while time.monotonic() < deadline:
+                    connection.process_data_events(1)
+            return f"{closed.value.reply_code} {closed.value.reply_text}"
+
+        talking = asyncio.create_task(asyncio.to_thread(talk))
+        await asyncio.wait_for(opened.wait(), SECONDS)
+        await move_scope(url, scope, other)
+        said = await asyncio.wait_for(talking, SECONDS)
+        assert said == "320 CONNECTION_FORCED - another broker serves the virtual host now; connect again"
 
 
 async def test_aio_pika_connects_again_by_itself(url: str) -> None:

@@ -210,7 +210,9 @@ class AmqpConnection(asyncio.Protocol):
             return  # its account is closed: bytes of waves that end now must not be counted again
         conversation = self._conversation
         if stage is _Stage.FINISHING and conversation.is_idle:
-            self.close_because(Refused(ReplyCode.CONNECTION_FORCED, _FORCED), 0)
+            session = conversation.session
+            is_moved = session is not None and not self._shared.serves(session.vhost)
+            self.close_because(moved() if is_moved else Refused(ReplyCode.CONNECTION_FORCED, _FORCED), 0)
             return
         flow = self._flow
         flow.in_flight = conversation.unfinished.size

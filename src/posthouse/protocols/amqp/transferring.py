@@ -35,7 +35,7 @@ def _forced(explanation: str) -> Refused:
 
 
 def moved() -> Refused:
-    """Another broker has transferred the client, and this one does not serve the virtual host any more."""
+    """This broker does not serve the virtual host of the client any more, or never has."""
     return _forced("another broker serves the virtual host now")
 
 
