@@ -148,6 +148,16 @@ async def test_what_was_decided_stays_so() -> None:
         assert await values(rig, topic) == [b"yes"]
 
 
+async def test_whoever_decides_may_be_gone_when_it_is_durable() -> None:
+    async with running() as rig:
+        topic = await new_topic(rig)
+        yes, other = await prepare(rig, topic, b"yes"), await prepare(rig, topic, b"other")
+        rig.broker.half_messages.decide(yes, group="g", commit=True).cancel()
+        await decide(rig, other, commit=True)
+        assert await values(rig, topic) == [b"yes", b"other"]
+        await decide(rig, yes, commit=True)
+
+
 async def test_what_nobody_can_decide() -> None:
     async with running() as rig:
         topic = await new_topic(rig)

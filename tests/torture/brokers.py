@@ -27,7 +27,7 @@ from posthouse.model.errors import PosthouseError
 from posthouse.settings import Settings
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.disk import Disk, OsDisk
-from tests.served import on_any_port
+from tests.served import ANY_PORT, on_any_port
 from tests.torture.queues.places import NAMESPACES
 
 JOURNAL_BYTES = 48 * 1024
@@ -83,6 +83,7 @@ class Recipe:
         )
 
     def plain_settings(self, **more: Any) -> Settings:
+        more.setdefault("rocketmq", ANY_PORT)
         return on_any_port(
             data=self.data,
             group_heartbeat_ms=100,
@@ -103,6 +104,7 @@ class Addresses:
     broker: str = ""
     """Its name among several. Only what one broker says is compared in time with what it has said before."""
     admin: str = ""
+    rocketmq: str = ""
     answer_seconds: float | None = None
     """After that time without an answer a client hangs up, as real ones do: the network may have lost it."""
 
@@ -223,8 +225,9 @@ async def _serve(recipe: Recipe, ready: Connection) -> None:
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     app = await recipe.served(recipe.clock())
     await app.start()
-    kafka, amqp, admin = (str(app.listeners[name]) for name in ("kafka", "amqp", "admin"))
-    ready.send(Addresses(kafka, amqp, admin=admin))
+    names = {name: str(address) for name, address in app.listeners.items()}
+    kafka, amqp, admin = names["kafka"], names["amqp"], names["admin"]
+    ready.send(Addresses(kafka, amqp, admin=admin, rocketmq=names.get("rocketmq", "")))
     ready.close()
     await stop.wait()
     await app.stop()

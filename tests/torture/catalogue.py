@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tests.torture.campaign import Kind, MakeWorkload
@@ -17,6 +18,7 @@ from tests.torture.kinds.killing import Kill
 from tests.torture.kinds.pausing import Pause
 from tests.torture.kinds.power_cut import PowerCut
 from tests.torture.queues.workload import QueueWorkload
+from tests.torture.rocket.workload import RocketWorkload
 from tests.torture.stream.workload import StreamWorkload
 
 
@@ -46,7 +48,7 @@ class Entry:
     control: Control
     needs_mount: bool = False
     needs_namespaces: bool = False
-    workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload)
+    workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload, RocketWorkload)
     rounds: int = 25
     """In one campaign: one data directory and one history."""
 
@@ -69,7 +71,11 @@ ENTRIES = (
     Entry(SyncError, Control(lambda: SyncError(silent=True), "accepted after a failed sync")),
     Entry(ShortWrite, Control(lambda: ShortWrite(silent=True), "lost write|is damaged")),
     Entry(DiskFull, Control(SilentlyFull, LOST), needs_mount=True),
-    Entry(ClockJump, Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", workload(retention_ms="3600000"))),
+    Entry(
+        ClockJump,
+        Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", workload(retention_ms="3600000")),
+        workloads=(StreamWorkload, QueueWorkload, partial(RocketWorkload, delays=False)),
+    ),
     Entry(
         DamagedFiles,
         Control(lambda: DamagedFiles(forge_a_record), "phantom record"),

@@ -101,6 +101,7 @@ class NodeRecipe(Recipe):
 
     def settings(self) -> Settings:
         return self.plain_settings(
+            rocketmq=None,
             database=ServiceUrl(self.database),
             objects=ServiceUrl(self.objects),
             broker_name=self.name,

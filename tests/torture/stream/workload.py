@@ -25,7 +25,7 @@ CLASSIC_GROUP = "classic readers"
 _PRODUCERS = ("first", "second")
 _PROCESSOR = "processor"
 TRANSACTIONAL_IDS = (*_PRODUCERS, _PROCESSOR)
-_CONFIG = {"internal_segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
+CONFIG = {"internal_segment_bytes": "16384", "retention_ms": "-1", "retention_bytes": "-1"}
 
 
 class StreamWorkload:
@@ -44,7 +44,7 @@ class StreamWorkload:
         and a processor; `config` is of the topics, with underscores."""
         self._recorder = recorder
         self._random = random
-        self._config = _CONFIG | config
+        self._config = CONFIG | config
         self._careless = careless
         self._groups = [GROUP, CLASSIC_GROUP] if is_full else [GROUP]
         self._processor: Processor | None = None

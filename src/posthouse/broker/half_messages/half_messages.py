@@ -46,8 +46,8 @@ log = logging.getLogger(__name__)
 FIRST_CHECK_SECONDS: Final = 6
 CHECK_SECONDS: Final = 30
 MOST_CHECKS: Final = 15
-LONGEST_MS: Final = 72 * 3_600_000
-"""After so long without a producer to ask, a message is parked, too."""
+LONGEST_SECONDS: Final = 72 * 3600
+"""After so long without a producer to ask, a message is parked, too. Counted since the broker has started."""
 MOST_UNDECIDED: Final = 1_000_000
 """Each takes some 200 bytes of memory."""
 PARKED_TOPIC: Final = "posthouse.undecided"
@@ -64,11 +64,12 @@ CreateTopics: TypeAlias = Callable[[Sequence[NewTopic]], Awaitable[list[Topic | 
 
 
 class _Undecided:
-    __slots__ = ("checks", "group", "prepared_ms")
+    __slots__ = ("checks", "group", "since")
 
-    def __init__(self, group: str, prepared_ms: int) -> None:
+    def __init__(self, group: str, since: float) -> None:
         self.group = group
-        self.prepared_ms = prepared_ms
+        self.since = since
+        """Monotonic: a clock that is set must park nothing, and put off no check."""
         self.checks = 0
 
 
@@ -84,6 +85,15 @@ class _Decision:
     @property
     def needs_message(self) -> bool:
         return self.is_commit or self.is_parked
+
+    def end(self, error: PosthouseError | None = None) -> None:
+        """It is durable, or has failed. Whoever waited may be gone."""
+        if self.done.done():
+            return
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
 
 
 def _retrieved(done: "asyncio.Future[None]") -> None:
@@ -115,8 +125,8 @@ class HalfMessages:
         """In the order of their ids."""
         self._following = 0
         """The id behind the last one that is known."""
-        self._checks: list[tuple[int, int]] = []
-        """A heap of times in ms, and ids."""
+        self._checks: list[tuple[float, int]] = []
+        """A heap of monotonic times, and ids."""
         self._deciding: dict[int, _Decision] = {}
         """In the wave that is being written, and in the next ones."""
         self._recent: OrderedDict[int, HalfMessage] = OrderedDict()
@@ -197,9 +207,12 @@ class HalfMessages:
         self._log.append(message, written)
 
     def _prepared(self, id: int, message: HalfMessage) -> None:
-        self._undecided[id] = _Undecided(message.group, message.prepared_ms)
+        now = self._clock.monotonic()
+        self._undecided[id] = _Undecided(message.group, now)
         self._following = id + 1
-        heappush(self._checks, (message.prepared_ms + 1000 * message.first_check_s, id))
+        old = (self._clock.now_ms() - message.prepared_ms) / 1000
+        left = min(max(message.first_check_s - old, 0), message.first_check_s)
+        heappush(self._checks, (now + left, id))
 
     def _remember(self, id: int, message: HalfMessage) -> None:
         self._recent[id] = message
@@ -285,7 +298,7 @@ class HalfMessages:
             del self._undecided[id]
             self._forget(id)
             self._count(batch[id])
-            self._deciding.pop(id).done.set_result(None)
+            self._deciding.pop(id).end()
         await self._release()
 
     def _count(self, decision: _Decision) -> None:
@@ -300,7 +313,7 @@ class HalfMessages:
         """It stays undecided."""
         if self._deciding.get(id) is decision:
             del self._deciding[id]
-            decision.done.set_exception(error)
+            decision.end(error)
 
     async def _messages(self, ids: Sequence[int]) -> dict[int, HalfMessage]:
         """Those that can be read."""
@@ -326,7 +339,7 @@ class HalfMessages:
 
     async def check(self) -> None:
         """Ask producers for what they have not decided in time."""
-        now = self._clock.now_ms()
+        now = self._clock.monotonic()
         due: list[int] = []
         while self._checks and self._checks[0][0] <= now and len(due) < _AT_ONCE:
             _, id = heappop(self._checks)
@@ -336,7 +349,7 @@ class HalfMessages:
             messages = await self._messages(due)
         except PosthouseError:
             for id in due:
-                heappush(self._checks, (now + 1000 * CHECK_SECONDS, id))
+                heappush(self._checks, (now + CHECK_SECONDS, id))
             raise
         for id in due:
             known = self._undecided.get(id)
@@ -345,25 +358,25 @@ class HalfMessages:
             if id not in messages:
                 log.error("half message %d of group %s is damaged: nobody can be asked", id, known.group)
                 continue
-            heappush(self._checks, (now + 1000 * CHECK_SECONDS, id))
+            heappush(self._checks, (now + CHECK_SECONDS, id))
             if not self._is_asked(id, known, messages[id], now):
                 log.warning(
                     "half message %d of group %s is undecided for %d s: it is parked in topic %s",
                     id,
                     known.group,
-                    (now - known.prepared_ms) // 1000,
+                    now - known.since,
                     PARKED_TOPIC,
                 )
                 self._decide(id, _Decision(is_commit=False, is_parked=True))
 
-    def _is_asked(self, id: int, known: _Undecided, message: HalfMessage, now: int) -> bool:
+    def _is_asked(self, id: int, known: _Undecided, message: HalfMessage, now: float) -> bool:
         """False if nobody is to be asked any more."""
         if known.checks >= MOST_CHECKS:
             return False
         if any(ask(id, message) for ask in self._askers):
             known.checks += 1
             return True
-        return now - known.prepared_ms < LONGEST_MS
+        return now - known.since < LONGEST_SECONDS
 
 
 def _add(records: RoutedRecords, message: HalfMessage, wave: TransactionWave, *, is_parked: bool) -> None:

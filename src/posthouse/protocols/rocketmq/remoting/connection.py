@@ -151,8 +151,7 @@ class RemotingConnection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
             return
-        if code == RequestCode.HEART_BEAT or code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            self._prove(request)
+        self._prove(request)
         if waiting is not None:
             task = self._loop.create_task(self._finish(call, waiting))
             self._tasks.add(task)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import PRODUCER_GROUP, UNIQUE_KEY, MessageFlag, ResponseCode
@@ -73,7 +74,8 @@ def end(call: Call) -> Coroutine[Any, Any, None] | None:
 
 
 async def _end(call: Call, id: int, group: str, *, commit: bool) -> None:
-    await call.connection.server.broker.half_messages.decide(id, group=group, commit=commit)
+    # Others may wait for the same decision: it must not end with this connection.
+    await undisturbed(call.connection.server.broker.half_messages.decide(id, group=group, commit=commit))
     call.answer()
 
 
