@@ -19,7 +19,7 @@ from tests.torture.brokers import Addresses
 from tests.torture.workloads import Refused
 
 PRODUCERS: Final = "producers"
-READERS: Final = "readers of rocket"
+READERS: Final = "readers"
 COMMIT: Final = 8
 ROLL_BACK: Final = 12
 _READ_BYTES: Final = 65536

@@ -12,7 +12,7 @@ from posthouse.broker.filters.filter import Filter
 from posthouse.broker.filters.sql import compile_sql
 from posthouse.broker.filters.tags import compile_tags
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.model.errors import InvalidFilter
+from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq.codec.heartbeats import (
     SQL_EXPRESSION,
     TAG_EXPRESSION,
@@ -23,11 +23,13 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
 
 EXPIRY_SECONDS: Final = 120.0
 """Clients send a heartbeat every 30 s."""
+MOST_HEARTBEAT_BYTES: Final = 1024 * 1024
+"""Of the heartbeats that are remembered for one connection: of one client, or of several small ones."""
 
 
 class ClientConnection(Protocol):
-    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
-        """Ask the client what was decided."""
+    def check_transaction(self, id: int, message: HalfMessage) -> bool:
+        """Ask the client what was decided. False if it cannot be asked now."""
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
@@ -46,6 +48,8 @@ def compile_filter(expression_type: str, expression: str) -> Filter:
 class _Client:
     id: str
     seen: float
+    size: int = 0
+    """Bytes of its last heartbeat."""
     producer_groups: frozenset[str] = frozenset()
     groups: dict[str, ConsumerGroup] = field(default_factory=dict)
     filters: dict[tuple[str, str], tuple[Subscription, Filter]] = field(default_factory=dict)
@@ -63,16 +67,19 @@ class Clients:
         self._producers: dict[str, dict[ClientConnection, None]] = {}
         """By group, the one that was asked last at the end."""
 
-    def beat(self, connection: ClientConnection, heartbeat: Heartbeat) -> list[ConsumerGroup]:
-        """Returns the groups that this client was not a member of. Raises InvalidFilter, and then nothing has
-        changed."""
+    def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> list[ConsumerGroup]:
+        """Returns the groups that this client was not a member of. Raises InvalidFilter and BadRequest, and
+        then nothing has changed. `size` is that of the heartbeat."""
         clients = self._connections.get(connection, {})
+        others = sum(each.size for each in clients.values() if each.id != heartbeat.client)
+        if others + size > MOST_HEARTBEAT_BYTES:
+            raise BadRequest(f"heartbeats of one connection may have {MOST_HEARTBEAT_BYTES} bytes together")
         known = clients.get(heartbeat.client)
         before = {} if known is None else known.groups
         groups = {each.name: each for each in heartbeat.consumer_groups}
         filters = _compiled(groups, {} if known is None else known.filters)
         client = known or _Client(heartbeat.client, 0.0)
-        client.seen = self._monotonic()
+        client.seen, client.size = self._monotonic(), size
         left = client.producer_groups - set(heartbeat.producer_groups)
         client.producer_groups = frozenset(heartbeat.producer_groups)
         for name in left:
@@ -94,7 +101,8 @@ class Clients:
         return [groups[name] for name in groups if name not in before]
 
     def filter_of(self, connection: ClientConnection, group: str, topic: str) -> Filter | None:
-        """None if no client of the connection has subscribed to the topic."""
+        """None if no client of the connection has subscribed to the topic. A pull does not say which client
+        sends it; those of one connection are expected to be of different groups."""
         for client in self._connections.get(connection, {}).values():
             if (found := client.filters.get((group, topic))) is not None:
                 return found[1]
@@ -150,15 +158,14 @@ class Clients:
         self._tell(changed)
 
     def ask(self, id: int, message: HalfMessage) -> bool:
-        """Ask a producer of the message's group, in turn, what was decided. False if none is connected."""
-        producers = self._producers.get(message.group)
-        if not producers:
-            return False
-        connection = next(iter(producers))
-        del producers[connection]
-        producers[connection] = None
-        connection.check_transaction(message.group, id, message)
-        return True
+        """Ask a producer of the message's group, in turn, what was decided. False if none can be asked."""
+        producers = self._producers.get(message.group, {})
+        for connection in list(producers):
+            del producers[connection]
+            producers[connection] = None
+            if connection.check_transaction(id, message):
+                return True
+        return False
 
     def _remove_producer(self, group: str, connection: ClientConnection) -> None:
         """Unless another client of the connection is one."""

@@ -24,7 +24,10 @@ from posthouse.records.raw import RawRecord
 HEADER: Final = b"rocketmq.message"
 UNKNOWN_HOST: Final = bytes(V4_SIZE)
 LONGEST_PROPERTIES: Final = 32_000
-"""Bytes. Clients read 32,767, and add some of their own."""
+"""Bytes that a producer may send."""
+LONGEST_STORED: Final = 0x7FFF
+"""Bytes that fit in an answer: the broker itself has added some to a message that is tried again."""
+_NO_LARGE_PORT: Final = b"\0\0"
 _NOT_STORED: Final = frozenset({WAIT, *DELAYS})
 _OF_PROTOCOLS: Final = (b"amqp.", b"posthouse.", b"rocketmq.")
 _FIXED: Final = Struct(">iiq")
@@ -66,9 +69,8 @@ def record_headers(message: Message) -> bytes:
 
 def message_of(record: RawRecord) -> Message:
     """Raises CorruptBatch for headers that cannot be read."""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] | None = None
     flag, reconsume_times, born_at, born_host = 0, 0, record.timestamp, UNKNOWN_HOST
-    is_own = False
     headers = decode_section(record.headers)
     if headers and headers[-1][0] == HEADER:
         fixed = headers.pop()[1] or b""
@@ -77,16 +79,11 @@ def message_of(record: RawRecord) -> Message:
         except StructError:
             pass  # another producer has made this header: the record is shown without what it says
         else:
-            is_own = True
-            if len(fixed) - _FIXED.size in (V4_SIZE, V6_SIZE):
+            properties = _own(headers)
+            if _is_host(fixed[_FIXED.size :]):
                 born_host = fixed[_FIXED.size :]
-    if is_own:
-        properties = {
-            name.decode("utf-8", "replace"): (value or b"").decode("utf-8", "replace")
-            for name, value in headers
-        }
-    else:
-        _add_foreign(properties, headers, record.key)
+    if properties is None:
+        properties = _foreign(headers, record.key)
     return Message(
         body=record.value,
         properties=properties,
@@ -97,10 +94,27 @@ def message_of(record: RawRecord) -> Message:
     )
 
 
-def _add_foreign(
-    properties: dict[str, str], headers: list[tuple[bytes, bytes | None]], key: bytes | None
-) -> None:
+def _own(headers: list[tuple[bytes, bytes | None]]) -> dict[str, str] | None:
+    """None if a producer of another protocol must have made them: a message with such properties could not be
+    sent to any client, and would stop its queue."""
+    texts = [text or b"" for header in headers for text in header]
+    joined = b"".join(texts)
+    size = len(joined) + len(texts)
+    if size > LONGEST_STORED or _has_separator(joined) or not all(texts[::2]):
+        return None
+    try:
+        return {name.decode(): (value or b"").decode() for name, value in headers}
+    except UnicodeDecodeError:
+        return None
+
+
+def _is_host(packed: bytes) -> bool:
+    return len(packed) in (V4_SIZE, V6_SIZE) and packed[-4:-2] == _NO_LARGE_PORT
+
+
+def _foreign(headers: list[tuple[bytes, bytes | None]], key: bytes | None) -> dict[str, str]:
     """Headers that are no text, or do not fit, are left out: they stay in the log for other protocols."""
+    properties: dict[str, str] = {}
     if key:
         headers = [(KEYS.encode(), key), *headers]
     room = LONGEST_PROPERTIES
@@ -116,6 +130,7 @@ def _add_foreign(
             continue
         properties[text_name] = text
         room -= size
+    return properties
 
 
 def _has_separator(text: bytes) -> bool:

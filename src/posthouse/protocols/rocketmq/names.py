@@ -5,14 +5,14 @@ log letters, digits, `_`, `-` and `.`: so a `.` there stands for a `%` here, and
 from typing import Final
 
 from posthouse.model.errors import InvalidTopicName
-from posthouse.model.topics import check_topic_name
+from posthouse.model.topics import MAX_NAME_LENGTH, check_topic_name
 
 RETRY: Final = "%RETRY%"
 DEAD_LETTERS: Final = "%DLQ%"
 DEFAULT_TOPIC: Final = "TBW102"
 """Producers ask for its route when a topic does not exist: that says how the topic would be created."""
 _LONGEST: Final = 127
-_LONGEST_GROUP: Final = 255
+_LONGEST_GROUP: Final = MAX_NAME_LENGTH - len(RETRY)
 _RESERVED: Final = frozenset(
     {
         DEFAULT_TOPIC,
@@ -48,7 +48,7 @@ def check_may_write(name: str) -> None:
 def check_may_create(name: str) -> None:
     """Raises InvalidTopicName."""
     check_may_write(name)
-    if len(name) > _LONGEST:
+    if len(name) > _LONGEST and not is_of_group(name):
         raise InvalidTopicName(f"a topic name may have {_LONGEST} characters, this one has {len(name)}")
     topic_name(name)
 
@@ -60,6 +60,11 @@ def check_group_name(group: str) -> None:
             f"a group name has 1 to {_LONGEST_GROUP} characters, this one has {len(group)}"
         )
     topic_name(group)
+
+
+def is_of_group(name: str) -> bool:
+    """Whether it is the topic of a group's retries or dead letters, which the group needs."""
+    return name.startswith((RETRY, DEAD_LETTERS))
 
 
 def retry_topic(group: str) -> str:

@@ -23,7 +23,7 @@ class Position(NamedTuple):
 
 def pack_position(partition: int, offset: int, *, is_retry: bool) -> int:
     """Raises BadRequest where it does not fit: beyond 35 trillion messages, or 131,071 partitions."""
-    if offset >> _OFFSET_BITS or partition >= _HALF:
+    if offset >> _OFFSET_BITS or not 0 <= partition < _HALF:
         raise BadRequest(f"partition {partition}, offset {offset}: RocketMQ's clients cannot be told")
     return (_RETRY if is_retry else 0) | partition << _OFFSET_BITS | offset
 

@@ -1,7 +1,7 @@
 """Topics as RocketMQ's clients see them: by their names there, created by use."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Final
 
 from posthouse.broker.broker import Broker
@@ -9,7 +9,8 @@ from posthouse.broker.topics import NewTopic
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import InvalidTopicName, PosthouseError, TopicExists, UnknownTopic
 from posthouse.model.topics import Topic
-from posthouse.protocols.rocketmq.names import check_may_create, topic_name
+from posthouse.protocols.noop import noop
+from posthouse.protocols.rocketmq.names import check_may_create, is_of_group, topic_name
 
 DEFAULT_QUEUES: Final = 4
 """Of a new topic, unless its producer wants fewer."""
@@ -17,12 +18,22 @@ MOST_QUEUES: Final = 1024
 """That a client can have created by sending to a new topic."""
 
 
+class _Turn:
+    """Of those who wait for one topic."""
+
+    __slots__ = ("lock", "waiting")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.waiting = 0
+
+
 class RocketTopics:
     """Owned by the event loop."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._creating: dict[str, asyncio.Future[Topic]] = {}
+        self._turns: dict[str, _Turn] = {}
 
     def find(self, name: str) -> Topic | None:
         try:
@@ -37,26 +48,40 @@ class RocketTopics:
             raise UnknownTopic(f"there is no topic {name!r}")
         return topic
 
-    async def obtain(self, name: str, queues: int, overrides: Mapping[str, str] | None = None) -> Topic:
-        """The topic, created if there is none: once for several callers, who go on in the order of their
-        calls."""
-        topic = self.find(name)
-        if topic is not None:
-            return topic
-        check_may_create(name)
-        creating = self._creating.get(name)
-        if creating is None:
-            queues = max(1, min(queues, MOST_QUEUES))
-            creating = asyncio.ensure_future(self._create(name, queues, overrides or {}))
-            self._creating[name] = creating
-            creating.add_done_callback(lambda _: self._creating.pop(name, None))
-        return await undisturbed(creating)
+    def find_settled(self, name: str) -> Topic | None:
+        """None also while others wait for the topic in `obtain`: who is not to overtake them waits, too."""
+        return None if name in self._turns else self.find(name)
 
-    async def _create(self, name: str, queues: int, overrides: Mapping[str, str]) -> Topic:
+    async def obtain(self, name: str, queues: int, check: Callable[[], None] = noop) -> Topic:
+        """The topic, created if there is none. Several callers go on in the order of their calls. Raises
+        InvalidTopicName, UnknownTopic where topics are not created by use, and what `check` raises, which is
+        called before it is created."""
+        turn = self._turns.get(name)
+        if turn is None:
+            turn = self._turns[name] = _Turn()
+        turn.waiting += 1
+        try:
+            async with turn.lock:
+                topic = self.find(name)
+                if topic is None:
+                    self._check_may_create(name)
+                    check()
+                    queues = max(1, min(queues, MOST_QUEUES))
+                    topic = await undisturbed(asyncio.ensure_future(self._create(name, queues)))
+                return topic
+        finally:
+            turn.waiting -= 1
+            if not turn.waiting:
+                del self._turns[name]
+
+    def _check_may_create(self, name: str) -> None:
+        check_may_create(name)
+        if not self._broker.settings.auto_create_topics and not is_of_group(name):
+            raise UnknownTopic(f"there is no topic {name!r}, and the setting auto_create_topics is off")
+
+    async def _create(self, name: str, queues: int) -> Topic:
         stored = topic_name(name)
-        [created] = await self._broker.create_topics(
-            [NewTopic(name=stored, partitions=queues, overrides=overrides)]
-        )
+        [created] = await self._broker.create_topics([NewTopic(name=stored, partitions=queues)])
         if isinstance(created, TopicExists):
             return self._broker.topic(stored)
         if isinstance(created, PosthouseError):

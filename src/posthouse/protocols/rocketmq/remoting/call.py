@@ -1,12 +1,17 @@
 """One request, until it is answered."""
 
+import asyncio
 from typing import Final, Protocol
 
 from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.model.errors import AccessRefused
+from posthouse.model.topics import Topic
 from posthouse.protocols.request_metrics import ApiMetrics
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
+from posthouse.protocols.rocketmq.names import check_group_name
 from posthouse.protocols.rocketmq.remoting.errors import Refused, code_of, remark_of
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
@@ -21,6 +26,7 @@ class Caller(Protocol):
 
     server: RemotingServer
     guard: Guard
+    peer: str
     host: bytes
     """The client's address, as it is in messages."""
     own_host: bytes
@@ -29,13 +35,32 @@ class Caller(Protocol):
     is_finishing: bool
     """Whether the broker stops: nobody is to wait for anything any more."""
 
+    reading: asyncio.Semaphore
+    """Held by pulls that read: otherwise the messages of many pulls would be in memory at once."""
+
     def answer(self, call: "Call", command: Command) -> None: ...
+
+    async def writable(self) -> None:
+        """Wait until the client has read what it was sent."""
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
 
-    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
-        """Ask the client what was decided of a half message."""
+    def check_transaction(self, id: int, message: HalfMessage) -> bool:
+        """Ask the client what was decided of a half message. False if it cannot be asked now."""
+
+
+def check_may_consume(call: "Call", group: str) -> None:
+    """Raises InvalidTopicName and AccessRefused."""
+    check_group_name(group)
+    if not call.connection.guard.allows(Operation.READ, Kind.GROUP, group):
+        raise AccessRefused(f"no permission to consume in the group {group!r}")
+
+
+def check_may_read(call: "Call", topic: Topic, name: str) -> None:
+    """`name` is the topic's in RocketMQ. Raises AccessRefused."""
+    if not call.connection.guard.allows(Operation.READ, Kind.TOPIC, topic.name):
+        raise AccessRefused(f"no permission to read topic {name!r}")
 
 
 class Call:

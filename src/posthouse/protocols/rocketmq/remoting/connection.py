@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 PROTOCOL: Final = "rocketmq"
 _CALL_BYTES: Final = 2048
 """What a request takes beside its bytes: so requests that wait for messages are counted, too."""
+_FIELD_BYTES: Final = 100
+"""What a field takes beside its characters."""
+_READS_AT_ONCE: Final = 4
+_LONGEST_LANGUAGE: Final = 20
+_MOST_OPAQUE: Final = 0x7FFFFFFF
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -47,6 +52,8 @@ class RemotingConnection(asyncio.Protocol):
         self._listener = listener
         self._decoder = FrameDecoder(max_frame=server.settings.max_request_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
+        self.reading = asyncio.Semaphore(_READS_AT_ONCE)
+        self._writable = asyncio.Event()
         self._calls = 0
         self._opaque = 0
         self._software = ""
@@ -118,7 +125,10 @@ class RemotingConnection(asyncio.Protocol):
         elif not self._is_lost:
             log.warning("closing the RocketMQ connection from %s: %s", self.peer, fault)
             self._listener.offended(self)
-            self._outbox_flushed_and_closed()
+            if self._flow.outbox.is_congested:
+                self.abort()  # it may never read what is to be sent before the end
+            else:
+                self._outbox_flushed_and_closed()
 
     def pause_writing(self) -> None:
         self._flow.outbox.pause()
@@ -126,6 +136,7 @@ class RemotingConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._flow.outbox.resume()
+        self._writable.set()
         self._regulate()
 
     def _regulate(self) -> None:
@@ -137,6 +148,8 @@ class RemotingConnection(asyncio.Protocol):
     def _start(self, request: Command) -> None:
         code = request.code
         size = len(request.body) + _CALL_BYTES
+        for name, value in request.fields.items():
+            size += len(name) + len(value) + _FIELD_BYTES
         metrics = self.server.requests.of(PROTOCOL, API_NAMES.get(code, UNKNOWN_API))
         call = Call(self, request, size, metrics, self._loop.time())
         self._calls += 1
@@ -147,11 +160,12 @@ class RemotingConnection(asyncio.Protocol):
                 raise Refused(
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code} is not supported"
                 )
+            if not self._software:
+                self._prove(request)
             waiting = handler(call)
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
             return
-        self._prove(request)
         if waiting is not None:
             task = self._loop.create_task(self._finish(call, waiting))
             self._tasks.add(task)
@@ -164,9 +178,8 @@ class RemotingConnection(asyncio.Protocol):
             call.fail(error)
 
     def _prove(self, request: Command) -> None:
-        if not self._software:
-            self._software = f"{request.language} {request.version}"
-            self._listener.prove(self)
+        self._software = f"{request.language[:_LONGEST_LANGUAGE]} {request.version}"
+        self._listener.prove(self)
 
     def answer(self, call: Call, command: Command) -> None:
         call.metrics.seconds.observe(self._loop.time() - call.begun)
@@ -189,17 +202,25 @@ class RemotingConnection(asyncio.Protocol):
             self._outbox_flushed_and_closed()
 
     def members_changed(self, group: str) -> None:
+        # A client that does not read looks for members every 20 s anyhow.
         self._tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
-    def check_transaction(self, group: str, id: int, message: HalfMessage) -> None:
-        self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
+    def check_transaction(self, id: int, message: HalfMessage) -> bool:
+        return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
 
-    def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
-        """A request of the broker. It expects no answer."""
-        self._opaque += 1
-        if not self._is_lost:
-            request = Command(code, self._opaque, ONEWAY, fields=fields, body=body)
-            self._flow.outbox.send(encode_command(request))
+    def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
+        """A request of the broker, which expects no answer. False if the client is gone or does not read."""
+        if self._is_lost or self._flow.outbox.is_congested:
+            return False
+        self._opaque = self._opaque % _MOST_OPAQUE + 1
+        request = Command(code, self._opaque, ONEWAY, fields=fields, body=body)
+        self._flow.outbox.send(encode_command(request))
+        return True
+
+    async def writable(self) -> None:
+        while self._flow.outbox.is_congested:
+            self._writable.clear()
+            await self._writable.wait()
 
     # What the listener asks for
 

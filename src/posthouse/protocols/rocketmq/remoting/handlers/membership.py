@@ -15,17 +15,17 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
 )
 from posthouse.protocols.rocketmq.codec.lenient_json import decode_json
 from posthouse.protocols.rocketmq.codec.members import Members
-from posthouse.protocols.rocketmq.names import check_group_name, retry_topic
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.names import retry_topic
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 
 
 def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
     beat = decode_heartbeat(call.request.body)
     for group in beat.consumer_groups:
-        check_group_name(group.name)
+        check_may_consume(call, group.name)
     server = call.connection.server
-    joined = server.clients.beat(call.connection, beat)
+    joined = server.clients.beat(call.connection, beat, len(call.request.body))
     topics = server.topics
     lacking = [each for each in joined if _retries(each) and topics.find(retry_topic(each.name)) is None]
     if lacking:
@@ -59,6 +59,7 @@ def unregister(call: Call) -> None:
 
 def members(call: Call) -> None:
     group = call.text("consumerGroup")
+    check_may_consume(call, group)
     found = call.connection.server.clients.members(group)
     if not found:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"no client consumes in the group {group!r}")

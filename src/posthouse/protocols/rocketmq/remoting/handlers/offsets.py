@@ -11,7 +11,7 @@ from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
@@ -73,14 +73,17 @@ def commit(server: RemotingServer, group: str, new: NewOffset) -> None:
             log.warning(
                 "group %s: offset %d of %s is not committed: %s", group, new.offset, new.partition, error
             )
+        elif error is not None:
+            log.error("group %s: an offset is not committed", group, exc_info=error)
 
     committing.add_done_callback(ended)
 
 
 def _is_new(server: RemotingServer, group: str, new: NewOffset) -> bool:
-    known = server.broker.groups.offsets.get(GroupId(group), new.partition)
-    if known is None or known.offset != new.offset:
-        return True
+    offsets = server.broker.groups.offsets
+    known = offsets.get(GroupId(group), new.partition)
+    if known is None or known.offset != new.offset or offsets.are_in_flight(GroupId(group)):
+        return True  # what is in flight may be an older offset of this queue, which must not win
     return server.broker.now_ms() - known.committed_ms >= _AGAIN_MS
 
 
@@ -109,8 +112,7 @@ async def _search(call: Call, topic: Topic, partition: int, timestamp: int) -> N
 
 def _group(call: Call) -> str:
     group = call.text("consumerGroup")
-    if not call.connection.guard.allows(Operation.READ, Kind.GROUP, group):
-        raise AccessRefused(f"no permission to consume in the group {group!r}")
+    check_may_consume(call, group)
     return group
 
 

@@ -3,10 +3,9 @@
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.filters.filter import Filter
 from posthouse.broker.groups.committing import NewOffset
-from posthouse.model.errors import AccessRefused, OffsetOutOfRange
+from posthouse.model.errors import OffsetOutOfRange
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.codec.codes import PullFlag, ResponseCode
@@ -16,7 +15,7 @@ from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, en
 from posthouse.protocols.rocketmq.names import RETRY
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.reading import ReadMessages, read_messages
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_read
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.offsets import commit
 
@@ -31,13 +30,10 @@ _NO_BROKER: Final = "0"
 def pull(call: Call) -> Coroutine[Any, Any, None]:
     flags = call.number("sysFlag", 0)
     name, group = call.text("topic"), call.text("consumerGroup")
+    check_may_consume(call, group)
     topic = call.connection.server.topics.get(name)
     partition = call.number("queueId")
-    guard = call.connection.guard
-    if not guard.allows(Operation.READ, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to read topic {name!r}")
-    if not guard.allows(Operation.READ, Kind.GROUP, group):
-        raise AccessRefused(f"no permission to consume in the group {group!r}")
+    check_may_read(call, topic, name)
     topic.existing_partition(partition)
     selected = _filter(call, flags, group, name)
     if flags & PullFlag.COMMIT_OFFSET and (offset := call.number("commitOffset", -1)) >= 0:
@@ -69,28 +65,28 @@ async def _pull(call: Call, flags: int, name: str, topic: Topic, partition: int,
     most_bytes = max(1, min(call.number("maxMsgBytes", MOST_BYTES), MOST_BYTES))
     wait_seconds = min(call.number("suspendTimeoutMillis", 0) / 1000, _MOST_SECONDS)
     deadline = broker.monotonic() + wait_seconds if flags & PullFlag.SUSPEND else 0.0
+    connection = call.connection
     while True:
-        seen = broker.bounds(topic, partition)
-        if offset < seen.start:
-            _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, seen.start)
-            return
-        try:
-            found = await read_messages(
-                broker, topic, partition, offset, selected, most=most, most_bytes=most_bytes
-            )
-        except OffsetOutOfRange:
-            bounds = broker.bounds(topic, partition)
-            following = bounds.start if offset < bounds.start else bounds.end
-            _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, following)
-            return
-        if found.messages:
-            _answer_messages(call, name, topic, partition, found)
-            return
+        async with connection.reading:
+            await connection.writable()
+            seen = broker.bounds(topic, partition)
+            try:
+                found = await read_messages(
+                    broker, topic, partition, offset, selected, most=most, most_bytes=most_bytes
+                )
+            except OffsetOutOfRange:
+                bounds = broker.bounds(topic, partition)
+                following = bounds.start if offset < bounds.start else bounds.stable
+                _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, following)
+                return
+            if found.messages:
+                _answer_messages(call, name, topic, partition, found)
+                return
         if found.following > offset:  # all of it was left out: the client is to know how far it has come
             _answer(call, ResponseCode.PULL_RETRY_IMMEDIATELY, topic, partition, found.following)
             return
         left = deadline - broker.monotonic()
-        if left <= 0 or call.connection.is_finishing:
+        if left <= 0 or connection.is_finishing:
             _answer(call, ResponseCode.PULL_NOT_FOUND, topic, partition, offset)
             return
         await broker.wait_for_records([(topic.partition(partition), seen.stable)], 1, left, stable_only=True)

@@ -1,25 +1,25 @@
 """Messages that were consumed in vain: they come again after a while, and in the end are dead letters."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import AccessRefused, PosthouseError
+from posthouse.model.errors import PosthouseError
 from posthouse.protocols.rocketmq.codec.codes import ORIGIN_MESSAGE_ID, RETRY_TOPIC, ResponseCode
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES, level_ms, retry_level
 from posthouse.protocols.rocketmq.messages import Message, record_headers, record_key
-from posthouse.protocols.rocketmq.names import check_group_name, dead_letter_topic, retry_topic
+from posthouse.protocols.rocketmq.names import dead_letter_topic, retry_topic, topic_name
 from posthouse.protocols.rocketmq.positions import Position, unpack_position
 from posthouse.protocols.rocketmq.reading import read_message
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_read
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+
+_MOST_TIMES: Final = (1 << 31) - 1
+_LONGEST_ID: Final = 64
 
 
 def send_back(call: Call) -> Coroutine[Any, Any, None]:
     group = call.text("group")
-    check_group_name(group)
-    if not call.connection.guard.allows(Operation.READ, Kind.GROUP, group):
-        raise AccessRefused(f"no permission to consume in the group {group!r}")
+    check_may_consume(call, group)
     return _send_back(call, group, unpack_position(call.number("offset")), call.number("delayLevel", 0))
 
 
@@ -30,9 +30,12 @@ async def _send_back(call: Call, group: str, position: Position, level: int) -> 
     is_dead = level < 0 or reconsumed >= (most if most >= 0 else MOST_RETRIES)
     server = call.connection.server
     topic = await server.topics.obtain(dead_letter_topic(group) if is_dead else retry_topic(group), 1)
-    message.reconsume_times += 1
-    message.properties.setdefault(RETRY_TOPIC, call.request.fields.get("originTopic", ""))
-    if id := call.request.fields.get("originMsgId"):
+    message.reconsume_times = min(reconsumed + 1, _MOST_TIMES)
+    if origin := call.request.fields.get("originTopic"):
+        topic_name(origin)  # nothing else may get into the properties
+        message.properties.setdefault(RETRY_TOPIC, origin)
+    id = call.request.fields.get("originMsgId", "")
+    if id.isalnum() and len(id) <= _LONGEST_ID:
         message.properties.setdefault(ORIGIN_MESSAGE_ID, id)
     key, headers = record_key(message.properties), record_headers(message)
     broker = server.broker
@@ -56,6 +59,7 @@ async def _found(call: Call, group: str, position: Position) -> Message:
     server = call.connection.server
     name = retry_topic(group) if position.is_retry else call.text("originTopic")
     topic = server.topics.get(name)
+    check_may_read(call, topic, name)
     topic.existing_partition(position.partition)
     message = await read_message(server.broker, topic, position.partition, position.offset)
     if message is None:

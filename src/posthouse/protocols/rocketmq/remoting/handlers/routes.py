@@ -13,10 +13,11 @@ from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 def route(call: Call) -> None:
     name = call.text("topic")
-    if name == DEFAULT_TOPIC:
+    server = call.connection.server
+    if name == DEFAULT_TOPIC and server.settings.auto_create_topics:
         queues = DEFAULT_QUEUES
     else:
-        topic = call.connection.server.topics.find(name)
+        topic = server.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}")
         if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):

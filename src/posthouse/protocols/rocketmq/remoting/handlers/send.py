@@ -14,6 +14,7 @@ from posthouse.protocols.rocketmq.codec.message_ids import make_message_id
 from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.compressed_bodies import plain_body
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES, due_ms
+from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
 from posthouse.protocols.rocketmq.messages import (
     LONGEST_PROPERTIES,
     Message,
@@ -71,7 +72,7 @@ def send_batch(call: Call) -> Coroutine[Any, Any, None] | None:
 def send(call: Call) -> Coroutine[Any, Any, None] | None:
     wanted = _wanted(call)
     server = call.connection.server
-    topic = server.topics.find(wanted.topic)
+    topic = server.topics.find_settled(wanted.topic)
     if topic is None:
         return _create_and_send(call, wanted)
     _send(call, wanted, topic)
@@ -80,9 +81,12 @@ def send(call: Call) -> Coroutine[Any, Any, None] | None:
 
 async def _create_and_send(call: Call, wanted: _Wanted) -> None:
     queues = 1 if wanted.topic.startswith("%") else call.number("defaultTopicQueueNums", 1)
-    if not call.connection.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(wanted.topic)):
-        raise AccessRefused(f"no permission to create topic {wanted.topic!r}")
-    topic = await call.connection.server.topics.obtain(wanted.topic, queues)
+
+    def check() -> None:
+        if not call.connection.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(wanted.topic)):
+            raise AccessRefused(f"no permission to create topic {wanted.topic!r}")
+
+    topic = await call.connection.server.topics.obtain(wanted.topic, queues, check)
     _send(call, wanted, topic)  # nothing is awaited in between: sends keep their order
 
 
@@ -90,13 +94,12 @@ def _wanted(call: Call) -> _Wanted:
     name = call.text("topic")
     check_may_write(name)
     text = call.request.fields.get("properties", "")
-    properties = decode_properties(text)
-    if len(text.encode()) > LONGEST_PROPERTIES:
-        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"properties of more than {LONGEST_PROPERTIES} bytes")
+    properties = _properties(text)
     reconsumed = call.number("reconsumeTimes", 0)
     queue = call.number("queueId", -1)
-    if name.startswith(RETRY) and reconsumed >= call.number("maxReconsumeTimes", MOST_RETRIES):
+    if name.startswith(RETRY) and _is_dead(call, name.removeprefix(RETRY), reconsumed):
         name, queue = dead_letter_topic(name.removeprefix(RETRY)), 0
+        properties = {key: value for key, value in properties.items() if key not in DELAYS}
     connection = call.connection
     message = Message(
         body=bytes(call.request.body),
@@ -107,6 +110,20 @@ def _wanted(call: Call) -> _Wanted:
         reconsume_times=_int32(reconsumed),
     )
     return _Wanted(name, queue, call.number("sysFlag", 0), message, call.truth("batch"))
+
+
+def _is_dead(call: Call, group: str, reconsumed: int) -> bool:
+    """Consumers send a retry themselves when the broker did not take the message back, with a count that has
+    this retry in it. Those in order try again without the broker, and send only what they give up."""
+    if reconsumed > call.number("maxReconsumeTimes", MOST_RETRIES):
+        return True
+    return call.connection.server.locks.is_used_by(group)
+
+
+def _properties(text: str) -> dict[str, str]:
+    if len(text.encode()) > LONGEST_PROPERTIES:
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"properties of more than {LONGEST_PROPERTIES} bytes")
+    return decode_properties(text)
 
 
 def _int32(value: int) -> int:
@@ -165,7 +182,7 @@ def _write_batch(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
     now = broker.now_ms()
     records: list[tuple[bytes | None, bytes, bytes]] = []
     for each in decode_batch(outer.body):
-        properties = decode_properties(each.properties)
+        properties = _properties(each.properties)
         if due_ms(properties, now) is not None:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed")
         message = Message(

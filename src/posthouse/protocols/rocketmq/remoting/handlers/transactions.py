@@ -1,12 +1,13 @@
 """Half messages of RocketMQ: prepared, decided, and checked where nobody has decided."""
 
+import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
 from posthouse.broker.undisturbed import undisturbed
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import AlreadyDecided, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import PRODUCER_GROUP, UNIQUE_KEY, MessageFlag, ResponseCode
 from posthouse.protocols.rocketmq.codec.message_ids import make_message_id
@@ -18,6 +19,8 @@ from posthouse.protocols.rocketmq.positions import half_id, pack_half_position
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.records.raw import RawRecord
+
+log = logging.getLogger(__name__)
 
 _FIRST_CHECK: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 """A property: how long the producer is left alone."""
@@ -74,8 +77,13 @@ def end(call: Call) -> Coroutine[Any, Any, None] | None:
 
 
 async def _end(call: Call, id: int, group: str, *, commit: bool) -> None:
-    # Others may wait for the same decision: it must not end with this connection.
-    await undisturbed(call.connection.server.broker.half_messages.decide(id, group=group, commit=commit))
+    half_messages = call.connection.server.broker.half_messages
+    try:
+        # Others may wait for the same decision: it must not end with this connection.
+        await undisturbed(half_messages.decide(id, group=group, commit=commit))
+    except AlreadyDecided as error:
+        log.warning("the RocketMQ producer at %s, group %s: %s", call.connection.peer, group, error)
+        raise
     call.answer()
 
 
