@@ -75,6 +75,16 @@ async def test_a_message_for_a_log_that_is_being_closed(office: Office, delay: i
     assert await office.sent() == [*bodies, b"late"]
 
 
+async def test_a_time_that_comes_between_the_last_step_and_the_plan(office: Office) -> None:
+    await office.delay(2 * HOUR)
+    [bucket] = office.schedule._buckets
+    opens = bucket.period.opens_ms
+    office.clock.jump(opens - 1 - office.clock.now_ms())
+    await office.schedule.fire_due()
+    office.clock.jump(1)
+    assert office.schedule._next_ms() == opens, "nobody has looked into it yet"
+
+
 async def test_everybody_at_once(office: Office) -> None:
     office.schedule.start()
 

@@ -74,6 +74,8 @@ class Schedule:
         self._awake = asyncio.Event()
         self._planned: float = math.inf
         """When the task next runs by itself; an earlier due time wakes it."""
+        self._looked_ms = 0
+        """The time that the last step went by."""
         self._stopping = False
         self._task: asyncio.Task[None] | None = None
 
@@ -174,7 +176,7 @@ class Schedule:
     async def _step(self) -> bool:
         """Do the most urgent step. False if there is nothing to do now."""
         await self._loading.catch_up()
-        now = self._clock.now_ms()
+        now = self._looked_ms = self._clock.now_ms()
         if await self._firing.fire_some(now):
             return True
         finished = [bucket for bucket in self._buckets if self._is_over(bucket, now)]
@@ -205,14 +207,16 @@ class Schedule:
         return past and self._emptying.is_finished(bucket)
 
     def _next_ms(self) -> float:
-        """The time of the next step, as far as is known."""
-        now = self._clock.now_ms()
+        """The time of the next step, as far as is known.
+
+        It follows from the time that the last step went by: what has come due since then is not done.
+        """
         first = self._window.first
         times: list[float] = [] if first is None else [due_of(first)]
         for bucket in self._buckets:
             if bucket.late:
                 times.append(due_of(bucket.late[0]))
             look_ms = bucket.period.end_ms if bucket.is_open else bucket.period.opens_ms
-            if look_ms > now:  # otherwise the window is full, or its first entry is not due yet
+            if look_ms > self._looked_ms:  # otherwise the window is full, or its first entry is not due yet
                 times.append(look_ms)
         return min(times, default=math.inf)
