@@ -83,6 +83,17 @@ async def test_batches_stay_below_the_limit_of_the_topic_and_keep_the_order() ->
         assert max(map(len, found)) == 2
 
 
+async def test_a_clock_that_jumps_back_refuses_nothing() -> None:
+    """Timestamps of the broker itself are not judged by the topic's limits."""
+    async with running() as rig:
+        topic = await new_topic(rig, message_timestamp_after_max_ms="3600000")
+        answer: asyncio.Future[int | PosthouseError] = asyncio.get_running_loop().create_future()
+        ahead = rig.broker.now_ms() + 30 * 24 * 3_600_000
+        rig.broker.record_waves.add(topic, 0, None, b"x", NO_HEADERS, ahead, answer.set_result)
+        assert await answer == 0
+        assert [[record.timestamp for record in batch] for batch in await batches(rig, topic)] == [[ahead]]
+
+
 async def test_a_large_wave_is_written_at_once() -> None:
     async with running() as rig:
         topic = await new_topic(rig)

@@ -20,6 +20,9 @@ class Produced:
     """References to its records, committed with it."""
     opened: Opened | PosthouseError | None = None
     """None if the batch has not been opened yet."""
+    has_own_times: bool = False
+    """The broker has made the timestamps: no limit of the topic applies, even if its clock has jumped
+    since."""
 
 
 @dataclass(slots=True)

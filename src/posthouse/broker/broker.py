@@ -35,12 +35,13 @@ from posthouse.broker.queues.oldest import OldestMessages
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.queues.sources import Sources
 from posthouse.broker.recent_deletions import RecentDeletions
-from posthouse.broker.record_waves import RecordWaves
+from posthouse.broker.record_waves import RecordWaves, Written
 from posthouse.broker.retention import Retention
 from posthouse.broker.routing.definitions import ExchangeDefinition
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.schedule.schedules import Schedules
+from posthouse.broker.subscriptions.dead_letters import DeadLetters
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
@@ -138,6 +139,7 @@ class Broker:
             self.wait_for_records,
             self.traffic,
             held_groups,
+            DeadLetters(storage, clock, self.topics, self.create_topics, self._add_record),
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -403,6 +405,18 @@ class Broker:
     def append(self, batches: Sequence[Produced], writer: TransactionalWriter | None = None) -> Appending:
         """Append each batch to its partition. See `LogWriter.append`."""
         return self._log_writer.append(batches, writer)
+
+    def _add_record(
+        self,
+        topic: Topic,
+        partition: int,
+        key: bytes | None,
+        value: bytes,
+        headers: bytes,
+        timestamp: int,
+        written: Written,
+    ) -> None:
+        self.record_waves.add(topic, partition, key, value, headers, timestamp, written)
 
     def must_unpack(self, batches: Sequence[Produced]) -> bool:
         """Whether the batches must be given to `append_unpacked` instead of `append`."""

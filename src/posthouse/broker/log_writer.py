@@ -277,7 +277,7 @@ class LogWriter:
             stamp_log_append_time(batch, now)
             header = header._replace(max_timestamp=now)
             append_time = now
-        else:
+        elif not produced.has_own_times:
             check_timestamps(
                 header,
                 now_ms=now,

@@ -39,7 +39,8 @@ class _Batch:
         return not builder.count or builder.size_estimate + size <= self.topic.config.max_message_bytes
 
     def produced(self) -> Produced:
-        return Produced(self.topic, self.partition, memoryview(self.builder.build()))
+        batch = memoryview(self.builder.build())
+        return Produced(self.topic, self.partition, batch, has_own_times=True)
 
     def answer(self, result: Appended | PosthouseError) -> None:
         for number, written in enumerate(self.written):
@@ -65,7 +66,8 @@ class RecordWaves:
         timestamp: int,
         written: Written,
     ) -> None:
-        """`headers` are encoded as in a batch. Raises UnknownPartition, RecordTooLarge and MissingKeys."""
+        """`headers` are encoded as in a batch, `timestamp` is the broker's own time. Raises
+        UnknownPartition, RecordTooLarge and MissingKeys."""
         topic.existing_partition(partition)
         size = check_record(topic, key, value, headers)
         batch = self._batches.get((topic.id, partition))

@@ -12,10 +12,12 @@ from typing import Any
 
 from posthouse.broker.subscriptions.leases import LeaseTerms
 from posthouse.broker.subscriptions.rules import SubscriptionRules
-from posthouse.model.errors import InvalidConfig
+from posthouse.model.errors import InvalidConfig, InvalidTopicName
+from posthouse.model.topics import check_topic_name
 from posthouse.settings import Settings
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.\d+)?S)?)?\Z", re.IGNORECASE)
+DEAD_LETTER_PREFIXES = ("dlq.", ".DLQ.")
 _BY_DURATION = "by_duration:"
 
 
@@ -51,6 +53,18 @@ def _reset(text: str) -> Reset:
             ago = ((days * 24 + hours) * 60 + minutes) * 60 + seconds
             return Reset(_BY_DURATION + duration, ago * 1000)
     raise ValueError
+
+
+def _dead_letter_topic(text: str) -> str:
+    """Of a fixed prefix: who may set it could otherwise have the broker write into any topic."""
+    if text:
+        try:
+            check_topic_name(text)
+        except InvalidTopicName as error:
+            raise ValueError from error
+        if not text.startswith(DEAD_LETTER_PREFIXES):
+            raise ValueError
+    return text
 
 
 def _boolean(text: str) -> bool:
@@ -102,6 +116,20 @@ class GroupConfig:
     )
     consumer_session_timeout_ms: int = _number(
         45_000, *_SESSION, "How long a member of a consumer group (KIP-848) may be silent."
+    )
+    errors_deadletterqueue_topic_name: str = _text(
+        "",
+        _dead_letter_topic,
+        'empty, or the name of a topic that begins with "dlq." or ".DLQ."',
+        "The topic that gets the records which members of a share group reject, or which were delivered to "
+        "them too often. Empty: they are not kept.",
+    )
+    rocketmq_fifo_enable: bool = _text(
+        False,
+        _boolean,
+        "true or false",
+        "Whether RocketMQ's consumers of the group (those of the gRPC protocol) get the messages of each "
+        "message group one after the other.",
     )
     share_assignment_interval_ms: int = _number(
         0, *_ASSIGNMENT, "The least time between two assignments to a member of a share group."
@@ -159,12 +187,14 @@ class GroupConfig:
             terms=LeaseTerms(
                 lock_seconds=self.share_record_lock_duration_ms / 1000,
                 max_deliveries=self.share_delivery_count_limit,
+                has_dead_letters=bool(self.errors_deadletterqueue_topic_name),
                 max_leases=self.share_partition_max_record_locks,
             ),
             stable_only=self.share_isolation_level is Isolation.READ_COMMITTED,
             may_renew=self.share_renew_acknowledge_enable,
             begins_at_end=self.share_auto_offset_reset.is_latest,
             begins_ago_ms=self.share_auto_offset_reset.ago_ms,
+            dead_letters=self.errors_deadletterqueue_topic_name or None,
         )
 
     def text(self, name: str) -> str:
@@ -217,7 +247,13 @@ def _parsed(name: str, text: str) -> object:
 
 
 _WITHOUT_BROKER_NAME = frozenset(
-    {"share_auto_offset_reset", "share_isolation_level", "share_renew_acknowledge_enable"}
+    {
+        "errors_deadletterqueue_topic_name",
+        "rocketmq_fifo_enable",
+        "share_auto_offset_reset",
+        "share_isolation_level",
+        "share_renew_acknowledge_enable",
+    }
 )
 
 GROUP_CONFIG_KEYS: Mapping[str, GroupConfigKey] = {

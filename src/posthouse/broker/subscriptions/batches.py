@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.records.batch import BatchHeader, Readable, iter_headers
+from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
 from posthouse.records.spans import iter_spans
 from posthouse.storage.producers import AbortedTransaction
@@ -69,6 +70,19 @@ def found_in(
             found = Found(batch, partition.ready(present, most))
         position = end
         yield position, found if found and found.offsets else None
+
+
+def raw_records(data: Readable, first: int, end: int) -> tuple[list[RawRecord], int]:
+    """The records of read batches with offsets from `first` to before `end`, and the position behind them."""
+    view = memoryview(data)
+    records: list[RawRecord] = []
+    following = first
+    for at, header in iter_headers(data):
+        if header.next_offset > first and header.base_offset < end:
+            if not header.is_control and header.count:
+                records += iter_raw(body_of(view[at : at + header.length], header), header, first, end)
+            following = min(header.next_offset, end)
+    return records, following
 
 
 def _present(batch: Readable, header: BatchHeader, first: int) -> list[int]:

@@ -7,20 +7,20 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from posthouse.broker.subscriptions.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
 from posthouse.broker.subscriptions.leases import LeasedRun
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf, SubscriptionRules
+from posthouse.broker.subscriptions.selection import Selection
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.storage.contract import Storage
 
-"""More than any offset."""
 _SCATTERED_BYTES = 64 * 1024
 """Bytes per read if most records were delivered before, and few were released."""
 
@@ -36,14 +36,23 @@ class Wish:
     run_size: int = 0
     """Maximum number of records in a run; 0: no limit."""
     seconds: float = 0.0
+    lock_seconds: float | None = None
+    """How long the records are leased; None: as the rules say."""
+    selection: Selection | None = None
+    """None takes all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Whole batches, and which of their records are leased to the member."""
+    """Which records are leased to the member."""
 
     data: bytes
+    """The whole batches that they are in; empty if there was a selection, which has seen them."""
     runs: list[LeasedRun]
+
+
+Bury: TypeAlias = Callable[[GroupId, MemberId, PartitionId, Sequence[int]], Awaitable[None]]
+"""Makes leased records dead letters."""
 
 
 class WaitForRecords(Protocol):
@@ -66,6 +75,8 @@ class _Harvest:
     records: int = 0
     found: dict[PartitionId, tuple[SubscribedPartition, list[Found]]] = field(default_factory=dict)
     ends: list[tuple[PartitionId, int]] = field(default_factory=list)
+    goes_on: bool = False
+    """There is more to look at, behind what the selection does not want."""
     errors: dict[PartitionId, PosthouseError] = field(default_factory=dict)
 
     @property
@@ -87,6 +98,10 @@ class _Harvest:
         return len(found.offsets)
 
 
+_LOOK_BYTES = 1024 * 1024
+"""Of records in one partition that a selection is asked about at once."""
+
+
 class Fetching:
     """Owned by the event loop."""
 
@@ -98,6 +113,7 @@ class Fetching:
         rules: RulesOf,
         wait_for_records: WaitForRecords,
         leased: Callable[[GroupId, PartitionId, SubscribedPartition], None],
+        bury: Bury,
         traffic: Traffic,
     ) -> None:
         self._storage = storage
@@ -106,6 +122,7 @@ class Fetching:
         self._rules = rules
         self._wait_for_records = wait_for_records
         self._leased = leased
+        self._bury = bury
         self._traffic = traffic
         self._changes: defaultdict[GroupId, int] = defaultdict(int)
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
@@ -137,6 +154,9 @@ class Fetching:
             harvest = await self._harvest(group, wanted, wish)
             missing = max(wish.min_bytes, 1) - harvest.size
             seconds = deadline - loop.time()
+            if harvest.goes_on and not harvest.records and seconds > 0 and is_live():
+                await asyncio.sleep(0)
+                continue
             may_wait = missing > 0 and seconds > 0 and harvest.ends and not harvest.errors and is_live()
             if may_wait and (
                 changes != self._changes[group] or await self._wait(group, harvest.ends, missing, seconds)
@@ -144,7 +164,9 @@ class Fetching:
                 continue
             if not is_live():
                 return {**harvest.errors}
-            taken = self._lease(group, member, harvest)
+            taken, dead = self._lease(group, member, harvest)
+            for partition, offsets in dead.items():
+                await self._bury(group, member, partition, offsets)
             # It has not waited for these: other brokers may write there meanwhile.
             self._storage.watch(partition for partition, _ in harvest.ends)
             # Other members may have leased the records first; then retry while time is left.
@@ -171,7 +193,10 @@ class Fetching:
             self.became_ready(group)
         stable_only = rules.stable_only
         leases_left = rules.terms.max_leases - subscribed.leased
-        offset = 0
+        selection = harvest.wish.selection
+        offset = looked_to = 0 if selection is None else subscribed.unwanted_below(selection.name)
+        is_looking = selection is not None
+        looked_at = 0
         while True:
             bounds = self._storage.bounds(partition)
             subscribed.trim(bounds.start)
@@ -193,35 +218,64 @@ class Fetching:
             before = offset
             for following, found in found_in(subscribed, slice_.data, offset, is_aborted, leases_left):
                 offset = following
-                if found is not None:
+                if found is not None and selection is not None:
+                    looked_at += len(found.data)
+                    selected = selection.select(partition, subscribed, found)
+                    for unwanted in selected.unwanted:
+                        subscribed.pass_over(unwanted, unwanted + 1)
+                    if is_looking and selected.first_wanted is not None:
+                        is_looking, looked_to = False, selected.first_wanted
+                    found.offsets = selected.offsets
+                if is_looking:
+                    looked_to = following
+                if found is not None and found.offsets:
                     leases_left -= harvest.add(partition, subscribed, found, leases_left)
-                if harvest.is_full or leases_left <= 0:
+                if harvest.is_full or leases_left <= 0 or looked_at >= _LOOK_BYTES:
                     break
-            if offset == before:
+            if offset == before or looked_at >= _LOOK_BYTES:
                 break
+        if selection is not None and looked_to > subscribed.unwanted_below(selection.name):
+            subscribed.saw_unwanted(selection.name, looked_to)
+            harvest.goes_on = harvest.goes_on or (is_looking and looked_to < end)
         self._partitions.changed(group, partition, subscribed)
         harvest.ends.append((partition, end))
 
     def _lease(
         self, group: GroupId, member: MemberId, harvest: _Harvest
-    ) -> dict[PartitionId, Taken | PosthouseError]:
+    ) -> tuple[dict[PartitionId, Taken | PosthouseError], dict[PartitionId, list[int]]]:
+        """What the member gets, and what was delivered too often: leased to the member, too."""
         taken: dict[PartitionId, Taken | PosthouseError] = {}
+        dead: dict[PartitionId, list[int]] = {}
         now = self._clock.monotonic()
         terms = self._rules(group).terms
+        selection, seconds = harvest.wish.selection, harvest.wish.lock_seconds
         for partition, (subscribed, batches) in harvest.found.items():
             offsets = [offset for found in batches for offset in found.offsets]
-            runs = subscribed.acquire(offsets, member, now, terms, harvest.wish.run_size)
+            if selection is not None:
+                offsets = selection.confirm(partition, subscribed, offsets)
+            runs = subscribed.acquire(offsets, member, now, terms, harvest.wish.run_size, seconds)
             if not runs:
                 continue
+            self._leased(group, partition, subscribed)
+            if terms.has_dead_letters and (
+                over := [each for each in runs if each.deliveries > terms.max_deliveries]
+            ):
+                dead[partition] = [offset for run in over for offset in range(run.first, run.last + 1)]
+                runs = [each for each in runs if each.deliveries <= terms.max_deliveries]
+                if not runs:
+                    continue
             leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
-            data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
+            if selection is None:
+                data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
+                size = len(data)
+            else:
+                data, size = b"", selection.leased(partition, subscribed, sorted(leased))
             taken[partition] = Taken(data, runs)
             if (topic := self._storage.topics.get(partition.topic)) is not None:
                 traffic = self._traffic[topic.name]
                 traffic.records_out += len(leased)
-                traffic.bytes_out += len(data)
-            self._leased(group, partition, subscribed)
-        return taken
+                traffic.bytes_out += size
+        return taken, dead
 
     async def _wait(
         self, group: GroupId, ends: Sequence[tuple[PartitionId, int]], missing: int, seconds: float

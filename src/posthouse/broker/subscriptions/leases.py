@@ -28,6 +28,8 @@ class Acknowledgement:
     first: int
     last: int
     verdicts: Sequence[Verdict]
+    seconds: float | None = None
+    """How long RENEW extends the lease; None: as long as a new one."""
 
     def __iter__(self) -> Iterator[tuple[int, Verdict]]:
         if len(self.verdicts) == 1:
@@ -63,5 +65,8 @@ class LeaseTerms:
 
     lock_seconds: float
     max_deliveries: int
+    has_dead_letters: bool = False
+    """Records that were delivered so often are not settled, but stay ready until a fetch finds and copies
+    them."""
     max_leases: int
     """Maximum number of leases per partition."""

@@ -9,7 +9,7 @@ not stored: after a restart, leased records are ready. A plain object: callers p
 records.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import islice
 
 from posthouse.broker.progress.deadlines import Deadlines
@@ -19,6 +19,8 @@ from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Le
 from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
 
+_MOST_SELECTIONS = 64
+"""Of which is remembered how far they have looked."""
 _SETTLING = frozenset((Verdict.GONE, Verdict.ACCEPT, Verdict.REJECT))
 
 
@@ -33,6 +35,8 @@ class SubscribedPartition:
         self._deadlines: Deadlines[RecordLease] = Deadlines()
         self._ready_from = progress.floor
         """No record below is ready."""
+        self._unwanted: dict[Hashable, int] = {}
+        """By the name of a selection: below are only ready records that it does not want."""
 
     @property
     def leased(self) -> int:
@@ -67,16 +71,38 @@ class SubscribedPartition:
             found = (offset for offset in offsets if offset not in leases and not progress.is_settled(offset))
         return list(islice(found, most))
 
+    def unwanted_below(self, selection: Hashable) -> int:
+        """Below are no ready records that members with the selection want."""
+        return self._unwanted.get(selection, 0)
+
+    def saw_unwanted(self, selection: Hashable, end: int) -> None:
+        if selection not in self._unwanted and len(self._unwanted) >= _MOST_SELECTIONS:
+            del self._unwanted[next(iter(self._unwanted))]
+        self._unwanted[selection] = end
+
+    def forget_unwanted(self) -> None:
+        """Members have come or gone: what nobody wanted, or others, is looked at again."""
+        self._unwanted.clear()
+
     def acquire(
-        self, offsets: Iterable[int], member: MemberId, now: float, terms: LeaseTerms, run_size: int
+        self,
+        offsets: Iterable[int],
+        member: MemberId,
+        now: float,
+        terms: LeaseTerms,
+        run_size: int,
+        seconds: float | None = None,
     ) -> list[LeasedRun]:
-        """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`."""
+        """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`; for
+        `seconds`, or as the terms say."""
         ready = self.ready(offsets)[: max(terms.max_leases - self.leased, 0)]
         if not ready:
             return []
         runs = self._runs(ready, run_size)
         for run in runs:
-            self._lease(run.first, run.last, member, now + terms.lock_seconds)
+            self._lease(
+                run.first, run.last, member, now + (terms.lock_seconds if seconds is None else seconds)
+            )
         if runs[-1].last >= self.progress.handed_out_to:
             self.progress.handed_out_to = runs[-1].last + 1
         return runs
@@ -109,6 +135,14 @@ class SubscribedPartition:
         meanwhile are skipped.
         """
         self.expire(now, terms)
+        acknowledgements = self.check_held(member, acknowledgements)
+        for each in acknowledgements:
+            self._apply(member, each, now, terms)
+
+    def check_held(
+        self, member: MemberId, acknowledgements: Sequence[Acknowledgement]
+    ) -> list[Acknowledgement]:
+        """Those of records that retention has not deleted. Raises NotLeased."""
         acknowledgements = [each for each in acknowledgements if each.last >= self.start]
         first = self.start
         for each in acknowledgements:
@@ -116,8 +150,7 @@ class SubscribedPartition:
                 if offset < first or self.holder(offset) != member:
                     raise NotLeased(f"the record at {offset} is not held by {member!r}")
             first = each.last + 1
-        for each in acknowledgements:
-            self._apply(member, each, now, terms)
+        return acknowledgements
 
     def _apply(self, member: MemberId, said: Acknowledgement, now: float, terms: LeaseTerms) -> None:
         if len(said.verdicts) == 1 and said.verdicts[0] in _SETTLING:
@@ -127,7 +160,8 @@ class SubscribedPartition:
             if offset < self.start:
                 continue
             if verdict is Verdict.RENEW:
-                self._lease(offset, offset, member, now + terms.lock_seconds)
+                seconds = terms.lock_seconds if said.seconds is None else said.seconds
+                self._lease(offset, offset, member, now + seconds)
             elif verdict is Verdict.RELEASE:
                 self._release(offset, self._leases.holders[offset], terms)
             else:
@@ -150,13 +184,24 @@ class SubscribedPartition:
             self._release(offset, lease, terms, count=count)
         return bool(held)
 
+    def give_back(self, member: MemberId, offsets: Iterable[int], terms: LeaseTerms) -> bool:
+        """Release those of the records that the member holds, as if it never had them."""
+        held = [offset for offset in offsets if self.holder(offset) == member]
+        for offset in held:
+            self._release(offset, self._leases.holders[offset], terms, count=False)
+        return bool(held)
+
     def _release(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
         if not self._leases.release(offset, lease):
             return
-        if count and self.progress.came_back(offset) >= terms.max_deliveries:
+        if count and self.progress.came_back(offset) >= terms.max_deliveries and not terms.has_dead_letters:
             self.progress.settle(offset)
-        elif offset < self._ready_from:
+            return
+        if offset < self._ready_from:
             self._ready_from = offset
+        for selection, end in self._unwanted.items():
+            if offset < end:
+                self._unwanted[selection] = offset
 
     def pass_over(self, first: int, end: int) -> None:
         """Settle offsets from `first` to before `end`, which have no records for this group.

@@ -19,6 +19,8 @@ class SubscriptionRules:
     """Whether a partition without progress begins at the end of the log; otherwise at its start, or by
     time."""
     begins_ago_ms: int | None = None
+    dead_letters: str | None = None
+    """The topic that gets the records that were rejected or delivered too often."""
 
 
 RulesOf: TypeAlias = Callable[[GroupId], SubscriptionRules]

@@ -6,10 +6,12 @@ are not.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.subscriptions.dead_letters import DeadLetters
 from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
@@ -22,6 +24,8 @@ from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.scopes import Scope, scope_of_group
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared_state import SharedState
+
+log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.1
 """Interval of the check for expired leases."""
@@ -38,6 +42,7 @@ class Subscriptions:
         wait_for_records: WaitForRecords,
         traffic: Traffic,
         held: HeldScopes,
+        dead_letters: DeadLetters,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -46,8 +51,9 @@ class Subscriptions:
         held.when_released(self._released)
         self._rules = rules
         self._partitions = SubscribedPartitions(storage, clock, rules, held)
+        self._dead_letters = dead_letters
         self._fetching = Fetching(
-            storage, clock, self._partitions, rules, wait_for_records, self._leased, traffic
+            storage, clock, self._partitions, rules, wait_for_records, self._leased, self._bury, traffic
         )
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
@@ -184,6 +190,11 @@ class Subscriptions:
                 if not rules.may_renew and any(Verdict.RENEW in each.verdicts for each in acknowledgements):
                     raise NotLeased(f"in the group {group!r} records cannot be held for longer")
                 subscribed.trim(self._storage.bounds(partition).start)
+                if rules.dead_letters is not None and (
+                    rejected := _rejected(subscribed.check_held(member, acknowledgements))
+                ):
+                    await self._dead_letters.copy(group, partition, rejected, rules.dead_letters)
+                    now = self._clock.monotonic()
                 subscribed.acknowledge(member, acknowledgements, now, rules.terms)
                 results[partition] = None
                 settled[partition] = subscribed
@@ -196,6 +207,32 @@ class Subscriptions:
             except PosthouseError as error:
                 results |= dict.fromkeys(settled, error)
         return results
+
+    async def _bury(
+        self, group: GroupId, member: MemberId, partition: PartitionId, offsets: Sequence[int]
+    ) -> None:
+        """Make records that were delivered too often dead letters. If that fails they stay, and a later fetch
+        finds them again."""
+        said = [Acknowledgement(offset, offset, [Verdict.REJECT]) for offset in offsets]
+        wrong = (await self._acknowledge(group, member, {partition: said}))[partition]
+        if wrong is None:
+            return
+        log.error(
+            "group %s: %d records of %s were delivered too often and cannot be made dead letters: %s",
+            group,
+            len(offsets),
+            partition,
+            wrong,
+        )
+        subscribed = self._partitions.find(group, partition)
+        if subscribed is not None and subscribed.give_back(member, offsets, self._rules(group).terms):
+            self._came_back(group, partition, subscribed)
+
+    def selection_changed(self, group: GroupId) -> None:
+        """Members with selections have come or gone: what nobody wanted is looked at again."""
+        for subscribed in self._partitions.of(group).values():
+            subscribed.forget_unwanted()
+        self._fetching.became_ready(group)
 
     def release(
         self,
@@ -272,3 +309,7 @@ class Subscriptions:
         with self.held.used(group):
             self._fetching.forget(group)
             await self._partitions.forget_group(group)
+
+
+def _rejected(acknowledgements: Iterable[Acknowledgement]) -> list[int]:
+    return [offset for each in acknowledgements for offset, verdict in each if verdict is Verdict.REJECT]

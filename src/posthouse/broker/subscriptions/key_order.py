@@ -1,0 +1,43 @@
+"""Order by key in a subscription: while a record with a key is leased, no other record of its partition with
+that key is given to anybody. Records of other keys are.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.model.ids import PartitionId
+
+
+class KeyOrder:
+    """Of one subscription; owned by the event loop. Like leases it is in memory only."""
+
+    def __init__(self) -> None:
+        self._leased: dict[PartitionId, dict[bytes, list[int]]] = {}
+        """Offsets by key; some of them may not be leased any more."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._leased.values()))
+
+    def is_held(self, partition: PartitionId, subscribed: SubscribedPartition, key: bytes) -> bool:
+        keys = self._leased.get(partition)
+        if keys is None or (offsets := keys.get(key)) is None:
+            return False
+        held = [offset for offset in offsets if subscribed.holder(offset) is not None]
+        if held:
+            keys[key] = held
+            return True
+        del keys[key]
+        return False
+
+    def lease(self, partition: PartitionId, offsets: Iterable[int], keys: Mapping[int, bytes]) -> None:
+        """`keys` has the key of each offset."""
+        leased = self._leased.setdefault(partition, {})
+        for offset in offsets:
+            leased.setdefault(keys[offset], []).append(offset)
+
+    def tidy(self, partition: PartitionId, subscribed: SubscribedPartition) -> None:
+        """Forget keys that nobody holds: those that never come again would stay."""
+        for key in list(self._leased.get(partition, ())):
+            self.is_held(partition, subscribed, key)
+        if not self._leased.get(partition, True):
+            del self._leased[partition]

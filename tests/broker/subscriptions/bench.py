@@ -1,0 +1,70 @@
+"""A broker in memory with a topic and a subscription, as any protocol uses it."""
+
+from posthouse.broker.appending import Produced
+from posthouse.broker.broker import Broker
+from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
+from posthouse.broker.subscriptions.selection import Selection
+from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
+from posthouse.model.errors import PosthouseError
+from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.topics import Topic
+from posthouse.records.builder import BatchBuilder
+from posthouse.settings import Settings
+from posthouse.storage.memory.engine import MemoryStorage
+
+NAME = GroupId("workers")
+ANN, BOB = MemberId("ann"), MemberId("bob")
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(MemoryStorage(self.clock), Settings(memory=True), self.clock)
+        self.subscriptions = self.broker.subscriptions
+
+    async def start(self) -> None:
+        await self.broker.start()
+        await self.broker.coordinate()
+        [topic] = await self.broker.create_topics([NewTopic(name="t", partitions=1)])
+        assert isinstance(topic, Topic)
+        self.topic, self.partition = topic, topic.partition(0)
+        await self.subscriptions.create(NAME)
+        await self.subscriptions.move(NAME, {self.partition: 0})
+
+    async def produce(self, *values: bytes, key: bytes | None = None) -> None:
+        """In one batch."""
+        builder = BatchBuilder()
+        for value in values:
+            builder.add(key, value, timestamp=self.clock.now_ms())
+        await self.broker.append([Produced(self.topic, 0, memoryview(builder.build()))]).wait()
+
+    async def fetch(
+        self,
+        member: MemberId,
+        *,
+        most: int = 100,
+        seconds: float = 0.0,
+        lock_seconds: float | None = None,
+        selection: Selection | None = None,
+    ) -> list[LeasedRun]:
+        wish = Wish(
+            max_bytes=2**20,
+            max_records=most,
+            is_strict=True,
+            seconds=seconds,
+            lock_seconds=lock_seconds,
+            selection=selection,
+        )
+        found = await self.subscriptions.fetch(NAME, member, [self.partition], wish, lambda: True)
+        taken = found.get(self.partition)
+        if isinstance(taken, PosthouseError):
+            raise taken
+        return taken.runs if isinstance(taken, Taken) else []
+
+    async def say(
+        self, member: MemberId, first: int, last: int, verdict: Verdict, seconds: float | None = None
+    ) -> PosthouseError | None:
+        said = {self.partition: [Acknowledgement(first, last, [verdict], seconds)]}
+        return (await self.subscriptions.acknowledge(NAME, member, said))[self.partition]

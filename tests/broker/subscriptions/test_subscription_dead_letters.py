@@ -1,0 +1,109 @@
+"""Records that a subscription gives up are kept in the topic of its dead letters."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from posthouse.broker.groups.config import GroupConfig
+from posthouse.broker.subscriptions.batches import raw_records
+from posthouse.broker.subscriptions.dead_letters import HEADERS
+from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
+from posthouse.model.errors import InvalidConfig, Unavailable
+from posthouse.model.topics import Topic
+from posthouse.records.header_section import decode_section
+from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
+
+TOPIC = "dlq.workers"
+
+
+@pytest.fixture
+async def bench() -> AsyncIterator[Bench]:
+    bench = Bench()
+    await bench.start()
+    await bench.broker.group_configs.replace(
+        NAME, {"errors.deadletterqueue.topic.name": TOPIC, "share.delivery.count.limit": "2"}
+    )
+    yield bench
+    await bench.broker.stop()
+
+
+async def dead(bench: Bench) -> list[tuple[bytes | None, bytes, list[bytes | None]]]:
+    topic = bench.broker.topics.find(TOPIC)
+    if topic is None:
+        return []
+    part = await bench.broker.read(topic, 0, 0, 2**20)
+    records, _ = raw_records(part.data, 0, 2**62)
+    return [
+        (each.key, each.value, [dict(decode_section(each.headers))[name] for name in HEADERS])
+        for each in records
+    ]
+
+
+def floor(bench: Bench) -> int:
+    return bench.subscriptions.progress(NAME)[bench.partition].progress.floor
+
+
+async def test_what_is_rejected(bench: Bench) -> None:
+    await bench.produce(b"a", b"b", b"c", key=b"k")
+    await bench.fetch(ANN)
+    assert await bench.say(ANN, 0, 0, Verdict.ACCEPT) is None
+    assert await bench.say(ANN, 1, 2, Verdict.REJECT) is None
+    assert await dead(bench) == [
+        (b"k", b"b", [b"workers", b"t", b"0", b"1"]),
+        (b"k", b"c", [b"workers", b"t", b"0", b"2"]),
+    ]
+    assert floor(bench) == 3
+
+
+async def test_what_is_delivered_too_often(bench: Bench) -> None:
+    await bench.produce(b"a", b"b")
+    for deliveries in (1, 2):
+        assert await bench.fetch(ANN) == [LeasedRun(0, 1, deliveries)]
+        assert await bench.say(ANN, 0, 1, Verdict.RELEASE) is None
+    assert await dead(bench) == []
+    assert await bench.fetch(BOB) == []
+    assert [value for _, value, _ in await dead(bench)] == [b"a", b"b"]
+    assert floor(bench) == 2
+
+
+async def test_nothing_is_lost_while_they_cannot_be_written(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"a")
+    create = bench.broker.create_topics
+    await bench.fetch(ANN)
+
+    async def refuse(*_: object, **__: object) -> list[Unavailable]:
+        return [Unavailable("not now")]
+
+    monkeypatch.setattr(bench.subscriptions._dead_letters, "_create_topics", refuse)
+    assert isinstance(await bench.say(ANN, 0, 0, Verdict.REJECT), Unavailable)
+    bench.subscriptions.release(NAME, ANN, count=True)
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 2)]
+    bench.subscriptions.release(NAME, ANN, count=True)
+    assert await bench.fetch(ANN) == [] and floor(bench) == 0
+    monkeypatch.setattr(bench.subscriptions._dead_letters, "_create_topics", create)
+    assert await bench.fetch(ANN) == [] and floor(bench) == 1
+    assert [value for _, value, _ in await dead(bench)] == [b"a"]
+
+
+async def test_only_those_that_are_held_are_copied(bench: Bench) -> None:
+    await bench.produce(b"a")
+    await bench.fetch(ANN)
+    assert await bench.say(BOB, 0, 0, Verdict.REJECT) is not None
+    assert await dead(bench) == []
+
+
+async def test_their_topic_takes_every_record_of_the_source(bench: Bench) -> None:
+    most = bench.topic.config.max_message_bytes
+    await bench.produce(b"x" * (most - 200))
+    await bench.fetch(ANN)
+    assert await bench.say(ANN, 0, 0, Verdict.REJECT) is None
+    topic = bench.broker.topics.find(TOPIC)
+    assert isinstance(topic, Topic) and topic.config.max_message_bytes > most
+
+
+@pytest.mark.parametrize("name", ["orders", "dlq.a b", "DLQ.x"])
+def test_topics_that_are_none_of_dead_letters(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="begins with"):
+        GroupConfig().with_overrides({"errors.deadletterqueue.topic.name": name})
