@@ -78,7 +78,9 @@ def _seeds() -> Iterator[bytes]:
     yield _seed(PullMessageResponse(status=Status(code=20000)), b"\x18\x05\x0a\x00\x0a\x02\x08\x01")
     subscription = Subscription(
         group=topic,
-        subscriptions=(SubscriptionEntry(topic=topic, expression=FilterExpression(type=2, expression="a > 1")),),
+        subscriptions=(
+            SubscriptionEntry(topic=topic, expression=FilterExpression(type=2, expression="a > 1")),
+        ),
         fifo=False,
     )
     backoff = RetryPolicy(max_attempts=3, exponential_backoff=ExponentialBackoff(multiplier=2.0))

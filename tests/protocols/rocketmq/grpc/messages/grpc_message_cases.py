@@ -34,9 +34,7 @@ def few(examples: int) -> settings:
 
 def their_class(kind: type[ProtoMessage]) -> Any:
     name = kind.__name__
-    return (
-        _WELL_KNOWN.get(name) or getattr(definition_pb2, name, None) or getattr(service_pb2, name)
-    )
+    return _WELL_KNOWN.get(name) or getattr(definition_pb2, name, None) or getattr(service_pb2, name)
 
 
 def fields_of(kind: type[ProtoMessage]) -> dict[str, Field]:
@@ -71,10 +69,16 @@ def _our_value(message: TheirMessage, name: str, field: Field) -> Any:
     if field.kind is Kind.STRING_MAP:
         return dict(value)
     if field.presence is Presence.REPEATED:
-        return tuple(ours(each, field.type) if field.kind is Kind.MESSAGE else each for each in value)
+        return tuple(_our_element(each, field) for each in value)
     if field.presence is Presence.OPTIONAL and not message.HasField(name):
         return None
-    return ours(value, field.type) if field.kind is Kind.MESSAGE else value
+    return _our_element(value, field)
+
+
+def _our_element(value: Any, field: Field) -> Any:
+    if field.kind is Kind.MESSAGE:
+        return ours(value, field.type)
+    return _member(field.type, value) if field.kind is Kind.ENUM else value
 
 
 _int32 = st.sampled_from([0, 1, -1, 127, 128, (1 << 31) - 1, -(1 << 31)]) | st.integers(
@@ -133,7 +137,7 @@ def _any_value(field: Field) -> st.SearchStrategy[Any]:
 
 
 def _member(enum: Any, number: int) -> int:
-    return enum(number) if number in list(enum) else number  # type: ignore[no-any-return]
+    return enum(number) if number in list(enum) else number
 
 
 KINDS: Final = {

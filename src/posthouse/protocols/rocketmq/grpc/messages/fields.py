@@ -4,17 +4,16 @@
         host: str = string(1)
         port: int = int32(2)
 
-A plain field has its zero when it is absent, and a zero is not sent. An optional one and a sub-message are None
-when they are absent. Members of a oneof are optional; one at most is not None.
+A plain field has its zero when it is absent, and a zero is not sent. An optional one and a sub-message are
+None when they are absent. Members of a oneof are optional; one at most is not None.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntEnum, auto
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-if TYPE_CHECKING:
-    from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessage
+from msgspec import Struct
 
 
 class WireType(IntEnum):
@@ -106,7 +105,7 @@ class Field:
 # A declaration stands where a class has the default of an attribute, hence the types that these return.
 
 _E = TypeVar("_E", bound=IntEnum)
-_M = TypeVar("_M", bound="ProtoMessage")
+_M = TypeVar("_M", bound=Struct)
 
 
 def _declared(number: int, kind: Kind, presence: Presence = Presence.IMPLICIT, **details: Any) -> Any:

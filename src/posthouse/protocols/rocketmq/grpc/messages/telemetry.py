@@ -128,9 +128,7 @@ class TelemetryCommand(ProtoMessage):
     print_thread_stack_trace_command: PrintThreadStackTraceCommand | None = submessage(
         6, PrintThreadStackTraceCommand, oneof="command"
     )
-    verify_message_command: VerifyMessageCommand | None = submessage(
-        7, VerifyMessageCommand, oneof="command"
-    )
+    verify_message_command: VerifyMessageCommand | None = submessage(7, VerifyMessageCommand, oneof="command")
     reconnect_endpoints_command: ReconnectEndpointsCommand | None = submessage(
         8, ReconnectEndpointsCommand, oneof="command"
     )

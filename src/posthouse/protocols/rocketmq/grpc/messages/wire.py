@@ -7,8 +7,9 @@ VARINT    7 bits a byte, the lowest first, the top bit set in all but the last; 
 FIXED32, FIXED64    4 or 8 bytes, little endian
 LENGTH    a varint, and as many bytes
 
-The readers take the position behind what they know already. They may read beyond the end of a message, yet not of the
-data: who calls compares the position with the end afterwards. An IndexError means that the data ended too early.
+The readers take the position behind what is known already. They may read beyond the end of a message, yet not
+of the data: the caller compares the position with the end afterwards. An IndexError means that the data ended
+too early.
 """
 
 from collections.abc import Mapping, Sequence, Set
@@ -135,36 +136,34 @@ def _tag(data: bytes, pos: int) -> tuple[int, int]:
     return (tag, pos + 1) if tag < 0x80 else rest_of_tag(data, pos + 1, tag)
 
 
-def merged(
-    data: bytes, pos: int, end: int, messages: Set[int], rivals: Mapping[int, Sequence[int]]
-) -> bytes:
+def merged(data: bytes, pos: int, end: int, messages: Set[int], rivals: Mapping[int, Sequence[int]]) -> bytes:
     """The same message, with each sub-message of `messages` (their tags) only once.
 
-    What comes later of a sub-message is merged into what came before, which is what its parts mean one after the
-    other. A member of a oneof removes its `rivals` that came before it.
+    Two sub-messages are merged by writing one after the other. A member of a oneof removes its `rivals` that
+    came before it. The cost is that of the bytes, however many pieces they are.
     """
-    others: list[bytes] = []
-    parts: dict[int, list[bytes]] = {}
+    whole = bytearray()
+    contents: dict[int, bytearray] = {}
     while pos < end:
         begun = pos
         tag, pos = _tag(data, pos)
         for rival in rivals.get(tag, ()):
-            parts.pop(rival, None)
+            contents.pop(rival, None)
         if tag not in messages:
             pos = skip(data, pos, end, tag)
-            others.append(data[begun:pos])
+            whole += data[begun:pos]
             continue
         size, pos = _varint(data, pos)
         if pos + size > end:
             raise truncated()
-        parts.setdefault(tag, []).append(data[pos : pos + size])
+        contents.setdefault(tag, bytearray()).extend(data[pos : pos + size])
         pos += size
     if pos != end:
         raise truncated()
-    for tag, contents in parts.items():
-        content = b"".join(contents)
-        others += (varint(tag), varint(len(content)), content)
-    return b"".join(others)
+    for tag, content in contents.items():
+        whole += varint(tag) + varint(len(content))
+        whole += content
+    return bytes(whole)
 
 
 def varint(value: int) -> bytes:
