@@ -1,0 +1,1 @@
+"""RocketMQ's gRPC protocol, package apache.rocketmq.v2."""

@@ -1,0 +1,125 @@
+"""The protobuf library as the oracle, in both directions."""
+
+from typing import Any
+
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from posthouse.protocols.rocketmq.grpc.messages.errors import MalformedMessage
+from posthouse.protocols.rocketmq.grpc.messages.fields import Kind
+from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessage
+from posthouse.protocols.rocketmq.grpc.messages.wire import varint
+from tests.protocols.rocketmq.grpc.messages.grpc_message_cases import (
+    MESSAGES,
+    few,
+    messages,
+    ours,
+    their_class,
+    theirs,
+)
+
+every_message = pytest.mark.parametrize("kind", MESSAGES.values(), ids=lambda kind: kind.__name__)
+
+# Numbers no message has, in all wire types but groups.
+_unknown_fields = st.lists(
+    st.tuples(
+        st.integers(40, (1 << 29) - 1),
+        st.sampled_from(
+            [
+                (0, b"\x00"),
+                (0, b"\xff" * 9 + b"\x01"),
+                (1, bytes(8)),
+                (5, bytes(4)),
+                (2, b"\x00"),
+                (2, b"\x03abc"),
+            ]
+        ),
+    ).map(lambda field: varint(field[0] << 3 | field[1][0]) + field[1][1]),
+    max_size=3,
+).map(b"".join)
+
+
+@every_message
+def test_they_read_what_we_write(kind: type[ProtoMessage]) -> None:
+    @few(30)
+    @given(messages(kind))
+    def check(message: ProtoMessage) -> None:
+        assert their_class(kind).FromString(message.encode()) == theirs(message)
+
+    check()
+
+
+@every_message
+def test_we_write_the_same_bytes_where_no_map_has_an_order_of_its_own(kind: type[ProtoMessage]) -> None:
+    @few(30)
+    @given(messages(kind))
+    def check(message: ProtoMessage) -> None:
+        assert len(message.encode()) == theirs(message).ByteSize()
+
+    check()
+
+
+@every_message
+def test_we_read_what_they_write(kind: type[ProtoMessage]) -> None:
+    @few(30)
+    @given(messages(kind), _unknown_fields)
+    def check(message: ProtoMessage, unknown: bytes) -> None:
+        data = theirs(message).SerializeToString()
+        assert kind.decode(data) == message
+        assert kind.decode(unknown + data + unknown) == message
+
+    check()
+
+
+@every_message
+def test_messages_one_after_the_other_are_merged(kind: type[ProtoMessage]) -> None:
+    @few(30)
+    @given(st.lists(messages(kind), min_size=2, max_size=3))
+    def check(several: list[ProtoMessage]) -> None:
+        expected = their_class(kind)()
+        for each in several:
+            expected.MergeFrom(theirs(each))
+        assert kind.decode(b"".join(each.encode() for each in several)) == ours(expected, kind)
+
+    check()
+
+
+def has_oneof(kind: type[ProtoMessage]) -> bool:
+    fields = kind.fields.values()
+    return any(each.oneof or (each.kind is Kind.MESSAGE and has_oneof(each.type)) for each in fields)
+
+
+def outcome(kind: type[ProtoMessage], data: bytes) -> Any:
+    try:
+        return kind.decode(data)
+    except MalformedMessage as error:
+        return error
+
+
+@every_message
+def test_we_refuse_what_they_refuse(kind: type[ProtoMessage]) -> None:
+    @st.composite
+    def damaged(draw: st.DrawFn) -> bytes:
+        data = bytearray(draw(messages(kind)).encode()[:300])
+        for _ in range(draw(st.integers(1, 3))):
+            at = draw(st.integers(0, len(data)))
+            data[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=3))
+        return bytes(data)
+
+    @few(100)
+    @given(damaged() | st.binary(max_size=30))
+    def check(data: bytes) -> None:
+        found = outcome(kind, data)
+        if "is a group" in str(found):
+            return
+        try:
+            expected = their_class(kind).FromString(data)
+        except DecodeError:
+            # We do not look at what another member of a oneof has replaced.
+            assert isinstance(found, MalformedMessage) or has_oneof(kind)
+        else:
+            assert repr(found) == repr(ours(expected, kind))  # NaN is not equal to itself
+
+    check()
