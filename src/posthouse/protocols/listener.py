@@ -11,11 +11,12 @@ from typing import Protocol, cast, runtime_checkable
 
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.connection_info import ConnectionInfo
+from posthouse.protocols.first_byte import begins_with_tls
 from posthouse.protocols.gate import Gate, Visitor
 from posthouse.protocols.introduction import Dismissable, Introduction, Origin
 from posthouse.protocols.listening import ListeningSockets
 from posthouse.protocols.noop import noop
-from posthouse.protocols.tls import Certificates
+from posthouse.protocols.tls import Certificates, OfferedCertificates
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -97,7 +98,8 @@ class Listener:
         self._arriving: dict[Connection, Visitor] = {}
         self._shaking_hands: dict[asyncio.Task[None], Visitor] = {}
         self._sockets: list[socket.socket] = []
-        self._tls: Certificates | None = None
+        self._tls: Certificates | OfferedCertificates | None = None
+        self._tls_is_optional = False
         self._left = asyncio.Event()
         """A connection was lost."""
         self.address: Address | None = None
@@ -113,17 +115,36 @@ class Listener:
 
     @property
     def has_tls(self) -> bool:
-        return self._tls is not None
+        """Whether all clients use it."""
+        return self._tls is not None and not self._tls_is_optional
 
-    async def start(self, address: Address, tls: Certificates | None = None, *, setting: str = "") -> Address:
+    async def start(
+        self,
+        address: Address,
+        tls: Certificates | OfferedCertificates | None = None,
+        *,
+        setting: str = "",
+        tls_is_optional: bool = False,
+    ) -> Address:
         """Bind; returns the actual address, with the port that the system chose for port 0. `setting` is the
         one that has the address."""
-        return self.start_on(await ListeningSockets.bind(address, setting), tls)
+        listening = await ListeningSockets.bind(address, setting)
+        return self.start_on(listening, tls, tls_is_optional=tls_is_optional)
 
-    def start_on(self, listening: ListeningSockets, tls: Certificates | None = None) -> Address:
-        """Accept on sockets that are bound already. They belong to the listener from now on."""
+    def start_on(
+        self,
+        listening: ListeningSockets,
+        tls: Certificates | OfferedCertificates | None = None,
+        *,
+        tls_is_optional: bool = False,
+    ) -> Address:
+        """Accept on sockets that are bound already. They belong to the listener from now on.
+
+        If TLS is optional, a client's first byte decides. Its protocol must be one in which clients speak
+        first."""
         self._loop = asyncio.get_running_loop()
         self._tls = tls
+        self._tls_is_optional = tls_is_optional
         self._sockets = listening.sockets
         for each in self._sockets:
             self._loop.add_reader(each, self._accept, each)
@@ -199,7 +220,7 @@ class Listener:
         self, accepted: socket.socket, visitor: Visitor, wait: float, origin: Origin | None
     ) -> None:
         arriving: list[Connection] = []
-        tls: Certificates | None = None
+        tls: Certificates | OfferedCertificates | None = None
         passed_on: ConnectionFactory | None = None
 
         def made() -> asyncio.BaseProtocol:
@@ -219,6 +240,8 @@ class Listener:
             visitor.is_passed_on = passed_on is not None
             if passed_on is None and (origin is None or origin.relayed_by is None):
                 tls = self._tls
+                if tls is not None and self._tls_is_optional and not await begins_with_tls(accepted):
+                    tls = None
             await self._loop.connect_accepted_socket(
                 made,
                 accepted,

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import ssl
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ class Certificates:
         self._clients = clients
         self._ca = ca
         self._loaded = self._versions()
+        self._offered: dict[str, ssl.SSLContext] = {}
         self.context = self._made()
 
     @classmethod
@@ -55,9 +57,11 @@ class Certificates:
             if versions == self._loaded:
                 return False
             self._loaded = versions
-            # A new context, not a change of the one in use: a handshake could get the new certificate and the
-            # old key.
+            # New contexts, not changes of those in use: a handshake could get the new certificate and the old
+            # key.
+            contexts = {each: self._made(each) for each in list(self._offered)}
             self.context = self._made()
+            self._offered = contexts
         except InvalidConfig as error:
             log.error(
                 "TLS certificate %s: not reloaded, the old one stays in use: %s", self._certificate, error
@@ -73,11 +77,22 @@ class Certificates:
         except OSError as error:
             raise InvalidConfig(f"{error.filename} cannot be read: {error.strerror}") from None
 
-    def _made(self) -> ssl.SSLContext:
+    def offering(self, protocol: str) -> "OfferedCertificates":
+        """The same certificates, also after changes, for clients that may ask for this protocol by ALPN."""
+        if protocol not in self._offered:
+            self._offered[protocol] = self._made(protocol)
+        return OfferedCertificates(self._offered_context, protocol)
+
+    def _offered_context(self, protocol: str) -> ssl.SSLContext:
+        return self._offered[protocol]
+
+    def _made(self, protocol: str | None = None) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
         context.verify_mode = _VERIFY[self._clients]
+        if protocol is not None:
+            context.set_alpn_protocols([protocol])
         self._load(context)
         return context
 
@@ -90,6 +105,19 @@ class Certificates:
             raise InvalidConfig(
                 f"no TLS with the certificate in {self._certificate} and the key in {self._key}: {error}"
             ) from None
+
+
+class OfferedCertificates:
+    """Certificates for one protocol of ALPN. Clients that do not ask for any are served as well."""
+
+    def __init__(self, context_for: Callable[[str], ssl.SSLContext], protocol: str) -> None:
+        self._context_for = context_for
+        self._protocol = protocol
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """Replaced after a change."""
+        return self._context_for(self._protocol)
 
 
 def _no_password() -> str:
