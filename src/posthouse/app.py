@@ -32,7 +32,7 @@ from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListener, ServedListeners
-from posthouse.protocols.tls import Certificates
+from posthouse.protocols.tls import Certificates, OfferedCertificates
 from posthouse.protocols.transfer import Transfer
 from posthouse.settings import MIB, Settings
 from posthouse.storage.contract import Storage
@@ -163,13 +163,20 @@ class App:
         to the app from now on."""
         try:
             for each in self._served:
-                tls = self._certificates if each.has_tls else None
+                protocol = each.settings.protocol
+                is_optional = protocol.tls_is_optional
+                tls: Certificates | OfferedCertificates | None = None
+                if self._certificates is not None and (each.has_tls or is_optional):
+                    offered = protocol.offered_protocol
+                    tls = self._certificates if offered is None else self._certificates.offering(offered)
                 if sockets is None:
                     self.listeners[each.name] = await each.listener.start(
-                        each.settings.address, tls, setting=each.name
+                        each.settings.address, tls, setting=each.name, tls_is_optional=is_optional
                     )
                 else:
-                    self.listeners[each.name] = each.listener.start_on(sockets[each.name], tls)
+                    self.listeners[each.name] = each.listener.start_on(
+                        sockets[each.name], tls, tls_is_optional=is_optional
+                    )
             if self._tracing is not None:
                 self._tracing.start()
         except BaseException:

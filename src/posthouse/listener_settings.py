@@ -17,6 +17,7 @@ __all__ = [
     "AMQP",
     "KAFKA",
     "ROCKETMQ",
+    "ROCKETMQ_GRPC",
     "Address",
     "DeclaredListener",
     "ListenerRules",
@@ -42,6 +43,10 @@ class WireProtocol:
     """Whether a broker of a cluster can serve them."""
     is_optional: bool = False
     """Whether its listeners are off unless they are asked for."""
+    tls_is_optional: bool = False
+    """Whether its listeners take clients with and without TLS, once the broker has a certificate."""
+    offered_protocol: str | None = None
+    """What clients with TLS are offered as the protocol in it (ALPN)."""
 
 
 KAFKA = WireProtocol(name="kafka", label="Kafka", sends_passwords=False)
@@ -54,6 +59,17 @@ ROCKETMQ = WireProtocol(
     has_logins=False,
     has_clusters=False,
     is_optional=True,
+    tls_is_optional=True,
+)
+ROCKETMQ_GRPC = WireProtocol(
+    name="rocketmq_grpc",
+    label="RocketMQ gRPC",
+    sends_passwords=False,
+    has_logins=False,
+    has_clusters=False,
+    is_optional=True,
+    tls_is_optional=True,
+    offered_protocol="h2",
 )
 
 

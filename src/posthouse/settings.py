@@ -13,6 +13,7 @@ from posthouse.listener_settings import (
     AMQP,
     KAFKA,
     ROCKETMQ,
+    ROCKETMQ_GRPC,
     Address,
     ListenerRules,
     ListenerSettings,
@@ -134,6 +135,12 @@ class Settings:
         ROCKETMQ,
         "Address for RocketMQ clients (remoting protocol), name server and broker in one; port 0 picks a "
         "free port, off disables the listener. Without logins, and not in a cluster.",
+    )
+    rocketmq_grpc: Address | None = listener_setting(
+        None,
+        ROCKETMQ_GRPC,
+        "Address for RocketMQ clients of version 5 (gRPC); port 0 picks a free port, off disables the "
+        "listener. Without logins, and not in a cluster.",
     )
     rocketmq_advertised: Address | None = _setting(
         None,

@@ -252,3 +252,13 @@ def test_refusals(kafka: str, filled: str) -> None:
     assert refused("reset-offsets", "", "--topic", filled, "--to-latest", status=2) == (
         "the name of the group is empty; give one"
     )
+
+
+def test_settings_of_a_group(kafka: str, filled: str) -> None:
+    assert "changed group" in output("alter", filled, "-c", "share.delivery.count.limit=3", kafka=kafka)
+    wrong = ("group", "alter", filled, "-c", "share.delivery.count.limit=0")
+    assert "must be between 1 and" in one_sentence(inside(*wrong, bootstrap=kafka), 1)
+    assert parsed("alter", filled, "--unset", "share.delivery.count.limit", kafka=kafka) == {
+        "group": filled,
+        "altered": True,
+    }

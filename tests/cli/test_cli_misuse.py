@@ -34,6 +34,8 @@ from tests.cli.programs import posthouse
         (["consume", "t", "--max", "0"], "'--max'"),
         (["group", "describe"], "missing argument 'GROUP'; see 'posthouse group describe --help'"),
         (["group", "delete"], "missing argument 'GROUP"),
+        (["group", "alter", "g"], "nothing to change was given"),
+        (["group", "alter", "g", "-c", "x"], "'x' is not KEY=VALUE"),
         (["group", "reset-offsets", "g", "--to-latest"], "missing option '--topic'"),
         (["group", "reset-offsets", "g", "--topic", "t"], "give exactly one of them"),
         (

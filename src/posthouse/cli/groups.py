@@ -15,9 +15,11 @@ from posthouse.cli.options import (
     GroupName,
     GroupNames,
     Json,
+    Unset,
     complete_topic,
     none_yet,
     open_client,
+    pairs_of,
 )
 from posthouse.cli.output import complain, print_json, print_table, say
 from posthouse.model.excerpts import printable
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="group",
-    help="List, describe, reset and delete consumer groups.",
+    help="List, describe, alter, reset and delete consumer groups.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
@@ -50,6 +52,12 @@ Topics = Annotated[
         metavar="TOPIC[:P,P…]",
         help="A topic, or only these partitions of it; may be given several times.",
         autocompletion=complete_topic,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config", "-c", metavar="KEY=VALUE", help="A setting of the group; may be given several times."
     ),
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", metavar="", help="Reset to the oldest message.")]
@@ -262,6 +270,27 @@ def _report_changes(group: str, changes: Sequence[OffsetChange], dry_run: bool, 
         say("nothing was changed; leave out --dry-run to do it")
     else:
         say(f"group {group!r} continues from these offsets")
+
+
+@app.command(epilog="`posthouse group alter billing -c share.delivery.count.limit=3`")
+def alter(
+    context: typer.Context,
+    group: GroupName,
+    config: Settings = None,
+    unset: Unset = None,
+    json: Json = False,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Change the settings of a group, which need not exist yet."""
+    settings = pairs_of(config)
+    if not settings and not unset:
+        raise typer.BadParameter("nothing to change was given", ctx=context, param_hint="-c or --unset")
+    with open_client(context, bootstrap) as client:
+        client.change_group(group, settings=settings, unset=unset or ())
+    if json:
+        print_json({"group": group, "altered": True})
+    else:
+        say(f"changed group {group!r}")
 
 
 @app.command(epilog="`posthouse group delete billing billing-test`")

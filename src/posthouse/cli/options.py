@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,6 +35,10 @@ Namespace = Annotated[
 SomeNamespace = Annotated[
     str | None,
     typer.Option("--namespace", "-N", metavar="NAME", help="Only of this namespace (AMQP virtual host)."),
+]
+Unset = Annotated[
+    list[str] | None,
+    typer.Option(metavar="KEY", help="A setting to reset to its default; may be given several times."),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print JSON.")]
 
@@ -140,3 +144,14 @@ GroupName = Annotated[
 GroupNames = Annotated[
     list[str], typer.Argument(metavar="GROUP", help="Names of the groups.", autocompletion=complete_group)
 ]
+
+
+def pairs_of(texts: Sequence[str] | None) -> dict[str, str]:
+    """Settings that are given as KEY=VALUE. Raises BadParameter."""
+    pairs = {}
+    for text in texts or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="-c")
+        pairs[key.strip()] = value.strip()
+    return pairs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.options import Bootstrap, Json, TopicName, none_yet, open_client
+from posthouse.cli.options import Bootstrap, Json, TopicName, Unset, none_yet, open_client, pairs_of
 from posthouse.cli.output import counted, print_json, print_table, say
 from posthouse.model.inert_settings import INERT_SETTINGS
 
@@ -33,10 +33,6 @@ Settings = Annotated[
     typer.Option(
         "--config", "-c", metavar="KEY=VALUE", help="A setting of the topic; may be given several times."
     ),
-]
-Unset = Annotated[
-    list[str] | None,
-    typer.Option(metavar="KEY", help="A setting to reset to its default; may be given several times."),
 ]
 BeforeOffset = Annotated[
     int | None,
@@ -71,7 +67,7 @@ def create(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Create a topic."""
-    settings = _pairs(config)
+    settings = pairs_of(config)
     with open_client(context, bootstrap) as client:
         count = client.create_topic(topic, partitions=partitions, settings=settings)
     if json:
@@ -207,7 +203,7 @@ def alter(
     bootstrap: Bootstrap = None,
 ) -> None:
     """Add partitions to a topic, or change its settings."""
-    settings = _pairs(config)
+    settings = pairs_of(config)
     if partitions is None and not settings and not unset:
         raise typer.BadParameter(
             "nothing to change was given", ctx=context, param_hint="--partitions, -c or --unset"
@@ -221,16 +217,6 @@ def alter(
         print_json({"topic": topic, "altered": True})
     else:
         say(f"changed topic {topic!r}")
-
-
-def _pairs(texts: Sequence[str] | None) -> dict[str, str]:
-    pairs = {}
-    for text in texts or ():
-        key, equals, value = text.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="-c")
-        pairs[key.strip()] = value.strip()
-    return pairs
 
 
 def _described(topic: str, id: bytes, partitions: list[Any], settings: Sequence[Any]) -> dict[str, Any]:

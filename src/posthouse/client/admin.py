@@ -42,6 +42,7 @@ from posthouse.protocols.kafka.codec.generated.incremental_alter_configs import 
 
 _BROKER_DECIDES = -1
 _TOPIC = 2
+_GROUP = 32
 _SET = 0
 _DELETE = 1
 
@@ -141,9 +142,27 @@ def topic_settings(connection: BrokerConnection, name: str) -> list[TopicSetting
 def change_settings(
     connection: BrokerConnection, name: str, settings: Mapping[str, str], unset: Sequence[str]
 ) -> None:
+    """Of a topic."""
+    _change(connection, _TOPIC, name, settings, unset)
+
+
+def change_group_settings(
+    connection: BrokerConnection, name: str, settings: Mapping[str, str], unset: Sequence[str]
+) -> None:
+    """The group need not exist."""
+    _change(connection, _GROUP, name, settings, unset)
+
+
+def _change(
+    connection: BrokerConnection,
+    resource_type: int,
+    name: str,
+    settings: Mapping[str, str],
+    unset: Sequence[str],
+) -> None:
     changes = [AlterableConfig(name=key, config_operation=_SET, value=settings[key]) for key in settings]
     changes += [AlterableConfig(name=key, config_operation=_DELETE) for key in unset]
-    resource = AlterConfigsResource(resource_type=_TOPIC, resource_name=name, configs=changes)
+    resource = AlterConfigsResource(resource_type=resource_type, resource_name=name, configs=changes)
     request = IncrementalAlterConfigsRequest(resources=[resource])
     [result] = connection.ask(request, IncrementalAlterConfigsResponse).responses
     if result.error_code:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from posthouse.client.admin import (
     TopicSetting,
     add_partitions,
+    change_group_settings,
     change_settings,
     create_topic,
     delete_topic,
@@ -90,6 +91,12 @@ class Client(Closable):
         self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
     ) -> None:
         change_settings(self._cluster.any(), name, settings or {}, unset)
+
+    def change_group(
+        self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
+    ) -> None:
+        """Settings of a group, which need not exist yet."""
+        change_group_settings(self._cluster.any(), name, settings or {}, unset)
 
     def bounds(self, topics: Iterable[TopicInfo]) -> dict[tuple[str, int], PartitionBounds]:
         """Start and end of every partition, by topic name and partition."""

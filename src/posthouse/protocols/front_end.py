@@ -9,6 +9,7 @@ from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
+from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.listener import ConnectionFactory as ConnectionFactory
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
@@ -38,6 +39,7 @@ class Backend:
     direct_channels: DirectChannels = field(default_factory=DirectChannels)
     """For front ends that change queues and exchanges without a session of their own."""
     share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
+    group_users: GroupUsers = field(default_factory=GroupUsers)
     membership: Membership | None = None
     """None for a broker that does not share its storage."""
     relay: Relay | None = None

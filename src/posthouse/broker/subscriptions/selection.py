@@ -20,9 +20,11 @@ class Selected(NamedTuple):
 
 
 class Selection(Protocol):
-    """Of one fetch. Members whose selections have the same `name` want the same records."""
+    """Of one fetch."""
 
-    name: Hashable
+    @property
+    def name(self) -> Hashable:
+        """Members whose selections have the same want the same records."""
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         """Of the ready records of one batch. Raises CorruptBatch."""

@@ -224,12 +224,30 @@ class Subscriptions:
             partition,
             wrong,
         )
-        subscribed = self._partitions.find(group, partition)
-        if subscribed is not None and subscribed.give_back(member, offsets, self._rules(group).terms):
-            self._came_back(group, partition, subscribed)
+        self.give_back(group, member, {partition: offsets})
+
+    def has_progress(self, group: GroupId, partitions: Iterable[PartitionId]) -> bool:
+        """Whether the group has begun to read all of them."""
+        return all(self._partitions.find(group, partition) is not None for partition in partitions)
+
+    def find(self, group: GroupId, partition: PartitionId) -> SubscribedPartition | None:
+        return self._partitions.find(group, partition)
+
+    def give_back(
+        self, group: GroupId, member: MemberId, leased: Mapping[PartitionId, Iterable[int]]
+    ) -> None:
+        """The member never got these records: they are ready as if they had not been leased. Those that it
+        does not hold any more are left alone."""
+        terms = self._rules(group).terms
+        for partition, offsets in leased.items():
+            subscribed = self._partitions.find(group, partition)
+            if subscribed is not None and subscribed.give_back(member, offsets, terms):
+                self._came_back(group, partition, subscribed)
 
     def selection_changed(self, group: GroupId) -> None:
         """Members with selections have come or gone: what nobody wanted is looked at again."""
+        if group not in self._partitions:
+            return
         for subscribed in self._partitions.of(group).values():
             subscribed.forget_unwanted()
         self._fetching.became_ready(group)

@@ -17,7 +17,7 @@ from posthouse.protocols.grpc.call import Session
 from posthouse.protocols.grpc.calls import BidiCall
 from posthouse.protocols.grpc.deadlines import read_timeout
 from posthouse.protocols.grpc.http2.connection import Http2Connection
-from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode
+from posthouse.protocols.grpc.http2.errors import ConnectionFault
 from posthouse.protocols.grpc.http2.header_blocks import Request
 from posthouse.protocols.grpc.http2.streams import Stream
 from posthouse.protocols.grpc.messages import MessageReader, decompress_by

@@ -11,6 +11,8 @@ from posthouse.protocols.rocketmq.codec.codes import Compression, MessageFlag
 from posthouse.records.compression import Codec, decompress
 
 _SHIFT = 8
+_GZIP = 16
+"""In the window bits: with the head and tail of gzip."""
 _CODECS = {Compression.LZ4: Codec.LZ4, Compression.ZSTD: Codec.ZSTD}
 
 
@@ -23,7 +25,18 @@ def plain_body(body: bytes, system_flags: int, limit: int) -> bytes:
     codec = _CODECS.get((system_flags & MessageFlag.COMPRESSION) >> _SHIFT)  # type: ignore[call-overload]
     if codec is not None:
         return decompress(codec, body, max_output=limit)
-    inflating = zlib.decompressobj()
+    return _inflated(body, limit, zlib.MAX_WBITS)
+
+
+def gunzip(body: bytes, limit: int) -> bytes:
+    """Raises CorruptBatch, and RecordTooLarge if it would have more than `limit` bytes."""
+    if len(body) > limit:
+        raise RecordTooLarge(f"the compressed body has more than {limit} bytes")
+    return _inflated(body, limit, zlib.MAX_WBITS | _GZIP)
+
+
+def _inflated(body: bytes, limit: int, window_bits: int) -> bytes:
+    inflating = zlib.decompressobj(window_bits)
     try:
         plain = inflating.decompress(body, limit + 1)
     except zlib.error as error:

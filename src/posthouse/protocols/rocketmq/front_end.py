@@ -13,7 +13,9 @@ from posthouse.settings import Settings
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
     # One for all listeners: clients of a group may use several.
-    server = RemotingServer(backend.broker, backend.settings, backend.budget, backend.requests)
+    server = RemotingServer(
+        backend.broker, backend.settings, backend.budget, backend.requests, backend.group_users
+    )
     return lambda listener: partial(RemotingConnection, server, listener.advertised)
 
 

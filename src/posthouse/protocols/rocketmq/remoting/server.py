@@ -4,6 +4,7 @@ from typing import Final
 
 from posthouse.broker.broker import Broker
 from posthouse.protocols.budget import Budget
+from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.rocketmq.clients import Clients
 from posthouse.protocols.rocketmq.queue_locks import QueueLocks
@@ -25,12 +26,14 @@ class RemotingServer:
         settings: Settings,
         budget: Budget,
         requests: RequestMetrics,
+        group_users: GroupUsers,
     ) -> None:
         self.broker = broker
         self.settings = settings
         self.budget = budget
         self.requests = requests
         self.clients = Clients(broker.monotonic)
+        group_users.add(lambda group: bool(self.clients.members(group)))
         self.locks = QueueLocks(broker.monotonic)
         self.topics = RocketTopics(broker)
         broker.half_messages.ask_by(self.clients.ask)

@@ -1,0 +1,1 @@
+"""The RPCs of the service, by what they are about."""

@@ -1,0 +1,106 @@
+"""Where topics are: all queues of every topic are here, at the address that the client has used."""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.errors import AccessRefused, UnknownTopic
+from posthouse.model.topics import Topic
+from posthouse.protocols.rocketmq.grpc.converting import name_of
+from posthouse.protocols.rocketmq.grpc.messages.definition import (
+    Address,
+    Assignment,
+    Broker,
+    Endpoints,
+    MessageQueue,
+    Resource,
+)
+from posthouse.protocols.rocketmq.grpc.messages.enums import AddressScheme, MessageType, Permission
+from posthouse.protocols.rocketmq.grpc.messages.service import (
+    QueryAssignmentRequest,
+    QueryAssignmentResponse,
+    QueryRouteRequest,
+    QueryRouteResponse,
+)
+from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
+from posthouse.protocols.rocketmq.grpc.statuses import OK
+from posthouse.protocols.rocketmq.names import topic_name
+from posthouse.protocols.rocketmq.remoting.server import BROKER
+from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
+
+_TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
+"""A topic takes messages of all types."""
+_ANY_QUEUE: Final = -1
+
+
+def query_route(
+    rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse]
+) -> Coroutine[Any, Any, None] | None:
+    """A topic that does not exist is created, as for Kafka's clients that ask for its metadata."""
+    name = name_of(request.topic)
+    topic = rpc.server.topics.find_settled(name)
+    if topic is None:
+        return _create(rpc, request, answer)
+    _answer_route(rpc, request, answer, topic)
+    return None
+
+
+async def _create(rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse]) -> None:
+    name = name_of(request.topic)
+
+    def check() -> None:
+        if not rpc.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(name)):
+            raise UnknownTopic(f"there is no topic {name!r}, and no permission to create it")
+
+    topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
+    _answer_route(rpc, request, answer, topic)
+
+
+def _answer_route(
+    rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse], topic: Topic
+) -> None:
+    may_read = rpc.guard.allows(Operation.READ, Kind.TOPIC, topic.name)
+    may_write = rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name)
+    if not may_read and not may_write:
+        raise AccessRefused(f"no permission to use topic {name_of(request.topic)!r}")
+    permission = (
+        Permission.READ_WRITE if may_read and may_write else Permission.READ if may_read else Permission.WRITE
+    )
+    queues = tuple(
+        _queue(rpc, request.topic, request.endpoints, partition, permission)
+        for partition in range(topic.partitions)
+    )
+    answer.give(QueryRouteResponse(status=OK, message_queues=queues))
+
+
+def query_assignment(
+    rpc: Rpc, request: QueryAssignmentRequest, answer: Answer[QueryAssignmentResponse]
+) -> None:
+    """Every consumer of a group gets messages of all queues: who has which is decided by the leases. Those of
+    an ordered group ask each queue by itself."""
+    group = rpc.group(request.group)
+    topic = rpc.topic(request.topic, Operation.READ)
+    ids = range(topic.partitions) if rpc.server.groups.is_ordered(group) else (_ANY_QUEUE,)
+    assignments = tuple(
+        Assignment(message_queue=_queue(rpc, request.topic, request.endpoints, id, Permission.READ))
+        for id in ids
+    )
+    answer.give(QueryAssignmentResponse(status=OK, assignments=assignments))
+
+
+def _queue(
+    rpc: Rpc, topic: Resource | None, endpoints: Endpoints | None, id: int, permission: Permission
+) -> MessageQueue:
+    return MessageQueue(
+        topic=topic,
+        id=id,
+        permission=permission,
+        broker=Broker(name=BROKER, id=0, endpoints=endpoints or _own_endpoints(rpc)),
+        accept_message_types=_TYPES,
+    )
+
+
+def _own_endpoints(rpc: Rpc) -> Endpoints:
+    address = rpc.session.connection.address
+    scheme = AddressScheme.IPv6 if ":" in address.host else AddressScheme.IPv4
+    return Endpoints(scheme=scheme, addresses=(Address(host=address.host, port=address.port),))

@@ -1,0 +1,146 @@
+"""One call with its messages decoded. Errors are answered in the status of a response."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Generic, TypeVar
+
+from posthouse.broker.access.guard import Guard
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.errors import AccessRefused
+from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.topics import Topic
+from posthouse.protocols.grpc.call import Call
+from posthouse.protocols.grpc.calls import StreamingCall, UnaryCall
+from posthouse.protocols.grpc.status import GrpcError
+from posthouse.protocols.grpc.status import Status as GrpcStatus
+from posthouse.protocols.rocketmq.grpc.clients import Client
+from posthouse.protocols.rocketmq.grpc.converting import name_of
+from posthouse.protocols.rocketmq.grpc.groups import group_id
+from posthouse.protocols.rocketmq.grpc.messages.codes import Code
+from posthouse.protocols.rocketmq.grpc.messages.definition import Resource
+from posthouse.protocols.rocketmq.grpc.messages.errors import MalformedMessage
+from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessage
+from posthouse.protocols.rocketmq.grpc.server import MessagingServer
+from posthouse.protocols.rocketmq.grpc.session import MessagingSession
+from posthouse.protocols.rocketmq.grpc.statuses import Refused, status_of
+
+_CLIENT_ID: Final = "x-mq-client-id"
+_LONGEST_CLIENT_ID: Final = 512
+
+
+RequestT = TypeVar("RequestT", bound=ProtoMessage)
+ResponseT = TypeVar("ResponseT", bound=ProtoMessage)
+
+
+class Rpc:
+    """What every handler is given."""
+
+    __slots__ = ("call", "client", "guard", "server", "session")
+
+    def __init__(self, call: Call) -> None:
+        """Raises Refused for a client without an id, and BadRequest."""
+        session = call.connection.session
+        assert isinstance(session, MessagingSession)
+        self.call = call
+        self.session = session
+        self.server: MessagingServer = session.server
+        self.guard: Guard = session.guard
+        id = call.metadata.get(_CLIENT_ID)
+        if not id or len(id) > _LONGEST_CLIENT_ID:
+            raise Refused(Code.CLIENT_ID_REQUIRED, f"the call has no header {_CLIENT_ID}, or a very long one")
+        self.client: Client = self.server.clients.heard(MemberId(id), session)
+        session.proven(id)
+
+    def topic(self, resource: Resource | None, operation: Operation) -> Topic:
+        """Raises UnknownTopic, InvalidTopicName and AccessRefused."""
+        name = name_of(resource)
+        topic = self.server.topics.get(name)
+        if not self.guard.allows(operation, Kind.TOPIC, topic.name):
+            raise AccessRefused(f"no permission to {operation.name.lower()} topic {name!r}")
+        return topic
+
+    def group(self, resource: Resource | None) -> GroupId:
+        """Raises InvalidGroupId and AccessRefused."""
+        group = group_id("" if resource is None else name_of(resource))
+        if not self.guard.allows(Operation.READ, Kind.GROUP, group):
+            raise AccessRefused(f"no permission to consume in the group {group!r}")
+        return group
+
+
+class Answer(Generic[ResponseT]):
+    """Of a unary call: once, at any time."""
+
+    __slots__ = ("_call", "_response")
+
+    def __init__(self, call: UnaryCall, response: type[ResponseT]) -> None:
+        self._call = call
+        self._response = response
+
+    def give(self, response: ResponseT) -> None:
+        self._call.answer(response.encode())
+
+    def fail(self, error: BaseException) -> None:
+        self._call.metrics.errors += 1
+        self._call.answer(_failure(self._response, error))
+
+
+def _failure(response: type[ProtoMessage], error: BaseException) -> bytes:
+    """Every response has a status."""
+    make: Callable[..., ProtoMessage] = response
+    return make(status=status_of(error)).encode()
+
+
+UnaryHandler = Callable[[Rpc, RequestT, Answer[ResponseT]], Coroutine[Any, Any, None] | None]
+
+
+def unary(
+    request_type: type[RequestT],
+    response_type: type[ResponseT],
+    handler: UnaryHandler[RequestT, ResponseT],
+) -> Callable[[UnaryCall, bytes], Coroutine[Any, Any, None] | None]:
+    """The handler answers at once, later, or in the coroutine that it returns."""
+
+    def handle(call: UnaryCall, data: bytes) -> Coroutine[Any, Any, None] | None:
+        request = decoded(request_type, data)
+        answer = Answer(call, response_type)
+        try:
+            waiting = handler(Rpc(call), request, answer)
+        except Exception as error:  # noqa: BLE001 - told apart in `statuses`
+            answer.fail(error)
+            return None
+        return None if waiting is None else _finish(waiting, answer)
+
+    return handle
+
+
+async def _finish(waiting: Coroutine[Any, Any, None], answer: Answer[ResponseT]) -> None:
+    try:
+        await waiting
+    except Exception as error:  # noqa: BLE001 - told apart in `statuses`
+        answer.fail(error)
+
+
+StreamHandler = Callable[[Rpc, StreamingCall, RequestT], Coroutine[Any, Any, None]]
+
+
+def streaming(
+    request_type: type[RequestT], response_type: type[ResponseT], handler: StreamHandler[RequestT]
+) -> Callable[[StreamingCall, bytes], Coroutine[Any, Any, None]]:
+    """A failure is one status on the stream, which then ends well."""
+
+    async def handle(call: StreamingCall, data: bytes) -> None:
+        request = decoded(request_type, data)
+        try:
+            await handler(Rpc(call), call, request)
+        except Exception as error:  # noqa: BLE001 - told apart in `statuses`
+            call.metrics.errors += 1
+            await call.send(_failure(response_type, error))
+
+    return handle
+
+
+def decoded(kind: type[RequestT], data: bytes) -> RequestT:
+    """Raises GrpcError."""
+    try:
+        return kind.decode(data)
+    except MalformedMessage as error:
+        raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error

@@ -1,0 +1,61 @@
+"""What the broker knows of one connection."""
+
+from typing import Final
+
+from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.protocols.authenticator import Authenticator
+from posthouse.protocols.grpc.call import Caller
+from posthouse.protocols.rocketmq.codec.errors import BadHost
+from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
+from posthouse.protocols.rocketmq.grpc.server import MessagingServer
+from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
+from posthouse.settings import Address
+
+PROTOCOL: Final = "rocketmq_grpc"
+
+
+class MessagingSession:
+    def __init__(self, server: MessagingServer, connection: Caller) -> None:
+        self.server = server
+        self.connection = connection
+        self.guard: Guard = CLOSED
+        identity = connection.identity
+        self.host = _packed(identity.address)
+        """The client's address, as it is in messages."""
+        self.own_host = _packed(connection.address)
+        self.store_host = str(connection.address)
+        self._authenticator = Authenticator(
+            server.broker.access,
+            identity,
+            PROTOCOL,
+            admitted=self._admitted,
+            revoked=connection.abort,
+        )
+        self._authenticator.admit_anonymous()
+        self._is_described = False
+
+    def _admitted(self, guard: Guard) -> None:
+        self.guard = guard
+
+    def proven(self, client: str) -> None:
+        """The client speaks the protocol."""
+        if not self._is_described:
+            self._is_described = True
+            self.connection.prove()
+            self.connection.describe(client)
+
+    def tick(self) -> None:
+        self.server.sweep()
+
+    def close(self) -> None:
+        self.server.clients.lost(self)
+        self._authenticator.close()
+
+
+def _packed(address: Address | None) -> bytes:
+    if address is None:
+        return UNKNOWN_HOST
+    try:
+        return pack_host(Host(address=address.host, port=address.port))
+    except BadHost:
+        return UNKNOWN_HOST
