@@ -255,10 +255,15 @@ def test_refusals(kafka: str, filled: str) -> None:
 
 
 def test_settings_of_a_group(kafka: str, filled: str) -> None:
-    assert "changed group" in output("alter", filled, "-c", "share.delivery.count.limit=3", kafka=kafka)
-    wrong = ("group", "alter", filled, "-c", "share.delivery.count.limit=0")
+    limit = "share.delivery.count.limit"
+
+    def stored() -> str:
+        with Client(kafka) as client:
+            return {each.name: each.value for each in client.group_settings(filled)}[limit]
+
+    output("alter", filled, "-c", f"{limit}=3", kafka=kafka)
+    assert stored() == "3"
+    wrong = ("group", "alter", filled, "-c", f"{limit}=0")
     assert "must be between 1 and" in one_sentence(inside(*wrong, bootstrap=kafka), 1)
-    assert parsed("alter", filled, "--unset", "share.delivery.count.limit", kafka=kafka) == {
-        "group": filled,
-        "altered": True,
-    }
+    assert parsed("alter", filled, "--unset", limit, kafka=kafka) == {"group": filled, "altered": True}
+    assert stored() == "5"

@@ -123,7 +123,16 @@ def add_partitions(connection: BrokerConnection, name: str, total: int, timeout:
 
 
 def topic_settings(connection: BrokerConnection, name: str) -> list[TopicSetting]:
-    resource = DescribeConfigsResource(resource_type=_TOPIC, resource_name=name)
+    return _settings(connection, _TOPIC, name)
+
+
+def group_settings(connection: BrokerConnection, name: str) -> list[TopicSetting]:
+    """The group need not exist."""
+    return _settings(connection, _GROUP, name)
+
+
+def _settings(connection: BrokerConnection, resource_type: int, name: str) -> list[TopicSetting]:
+    resource = DescribeConfigsResource(resource_type=resource_type, resource_name=name)
     request = DescribeConfigsRequest(resources=[resource], include_documentation=True)
     [result] = connection.ask(request, DescribeConfigsResponse).results
     if result.error_code:

@@ -9,6 +9,7 @@ from posthouse.client.admin import (
     change_settings,
     create_topic,
     delete_topic,
+    group_settings,
     topic_settings,
     trim_topic,
 )
@@ -91,6 +92,10 @@ class Client(Closable):
         self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
     ) -> None:
         change_settings(self._cluster.any(), name, settings or {}, unset)
+
+    def group_settings(self, name: str) -> list[TopicSetting]:
+        """The group need not exist yet."""
+        return group_settings(self._cluster.any(), name)
 
     def change_group(
         self, name: str, *, settings: Mapping[str, str] | None = None, unset: Sequence[str] = ()
