@@ -17,7 +17,7 @@ from posthouse.protocols.grpc.call import Session
 from posthouse.protocols.grpc.calls import BidiCall
 from posthouse.protocols.grpc.deadlines import read_timeout
 from posthouse.protocols.grpc.http2.connection import Http2Connection
-from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode
+from posthouse.protocols.grpc.http2.errors import ConnectionFault
 from posthouse.protocols.grpc.http2.header_blocks import Request
 from posthouse.protocols.grpc.http2.streams import Stream
 from posthouse.protocols.grpc.messages import MessageReader, decompress_by
@@ -188,8 +188,6 @@ class GrpcConnection(asyncio.Protocol):
         begun = self.loop.time()
         deadline = None
         try:
-            if request.list_size > server.limits.max_header_bytes:
-                raise GrpcError(Status.RESOURCE_EXHAUSTED, "the metadata is too large")
             timeout = fields.get(b"grpc-timeout")
             if timeout is not None:
                 deadline = begun + read_timeout(timeout)
