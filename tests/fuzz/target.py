@@ -18,12 +18,13 @@ class Target:
 
 
 def all_targets() -> dict[str, Target]:
-    from tests.fuzz.targets import amqp, kafka, logins, records, rocketmq, stored
+    from tests.fuzz.targets import amqp, grpc, kafka, logins, records, rocketmq, stored
 
     found = [
         *kafka.TARGETS,
         *amqp.TARGETS,
         *rocketmq.TARGETS,
+        *grpc.TARGETS,
         *records.TARGETS,
         *stored.TARGETS,
         *logins.TARGETS,

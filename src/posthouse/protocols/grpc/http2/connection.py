@@ -1,8 +1,8 @@
 """The server's side of one connection, sans-IO: bytes in, calls of an application, bytes out.
 
-What a client does wrong to a stream resets the stream, anything else ends the connection with GOAWAY and raises
-`ConnectionFault`. Memory is bounded: by windows that reopen only as the application takes data, by limits
-of streams and of headers, and because answers to PING and SETTINGS count as output that the client must read.
+What a client does wrong to a stream resets the stream, anything else ends the connection with GOAWAY and
+raises `ConnectionFault`. Memory is bounded by windows that reopen only as the application takes data, by
+limits of streams and headers, and by allowances for frames that carry nothing.
 
     idle ─HEADERS→ open ─END_STREAM→ half-closed ─trailers sent→ closed
       a stream is in `streams` until it is closed; RST_STREAM of either side closes it at once

@@ -1,7 +1,8 @@
 """HPACK (RFC 7541), decoding: the header blocks of one connection, which build on each other.
 
-The library `hpack` takes 60 µs for the seventeen headers of a RocketMQ client, three quarters of a whole call;
-this takes a quarter of that. The tables are the library's, and tests hold both to the same.
+The library's decoder takes three quarters of a whole call for the seventeen headers of a RocketMQ client
+(60 of 80 µs); this one takes a quarter of that. The tables are the library's, and tests hold both to the
+same.
 
 A block cannot take more memory than some times its size: a field out of a table is a reference.
 """

@@ -1,8 +1,8 @@
 """Limits of one connection, and allowances: floods of frames that cost the client nothing.
 
-A frame that carries nothing (an empty DATA, a PING, SETTINGS, WINDOW_UPDATE, PRIORITY, an unknown type) takes
-from an allowance that grows with time and with real work. Resets have an allowance of their own: each costs us
-a whole call (rapid reset), also if the client has provoked that we reset the stream.
+A frame that carries nothing (an empty DATA, PING, WINDOW_UPDATE, PRIORITY, an unknown type) takes from an
+allowance that grows with time and with real work. SETTINGS have one of their own, because they change all
+streams, and resets, because each costs a whole call (rapid reset), also if the client only provokes them.
 """
 
 from collections.abc import Callable
