@@ -18,13 +18,14 @@ class Target:
 
 
 def all_targets() -> dict[str, Target]:
-    from tests.fuzz.targets import amqp, kafka, logins, records, rocketmq, rocketmq_grpc, stored
+    from tests.fuzz.targets import amqp, grpc, kafka, logins, records, rocketmq, rocketmq_grpc, stored
 
     found = [
         *kafka.TARGETS,
         *amqp.TARGETS,
         *rocketmq.TARGETS,
         *rocketmq_grpc.TARGETS,
+        *grpc.TARGETS,
         *records.TARGETS,
         *stored.TARGETS,
         *logins.TARGETS,

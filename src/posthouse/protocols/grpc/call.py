@@ -1,8 +1,8 @@
 """One call, whatever its kind: its request, its handler at work, and its end.
 
-A call ends once: by the handler (an answer, a failure, its return), or from outside (the client has reset it,
-its deadline has passed, the connection is lost or finishes). After that nothing is sent for it. If it ends from
-outside its task is cancelled, and `on_cancel` is called.
+A call ends once: by the handler (an answer, a failure, its return), or from outside (the client has reset
+it, its deadline has passed, the connection is lost or finishes). After that nothing is sent for it. If it
+ends from outside its task is cancelled, or `on_cancel` is called.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
 """The connection of one client: HTTP/2 between a socket and calls.
 
-Its memory is bounded by windows and `Room` as long as requests arrive, by `flow_control` while unary requests
-are not answered, and by windows of the client and `send` of streaming calls. While the client does not take its
-answers, new calls are refused, because what they would send has nowhere to go; the socket is read all the same,
-for what opens the client's windows.
+Its memory is bounded by windows and `Room` as long as requests arrive, by `flow_control` while unary
+requests are not answered, and by `send` of streaming calls. While the client opens no windows for its
+answers, new calls are refused: what they would send has nowhere to go. The socket is read all the same, for
+the updates of those windows.
 """
 
 import asyncio
@@ -188,8 +188,6 @@ class GrpcConnection(asyncio.Protocol):
         begun = self.loop.time()
         deadline = None
         try:
-            if request.list_size > server.limits.max_header_bytes:
-                raise GrpcError(Status.RESOURCE_EXHAUSTED, "the metadata is too large")
             timeout = fields.get(b"grpc-timeout")
             if timeout is not None:
                 deadline = begun + read_timeout(timeout)

@@ -1,4 +1,4 @@
-"""Messages in the data of a stream: a byte that says whether it is compressed, four of length, the message."""
+"""Messages in the data of a stream: whether it is compressed (a byte), its length (four), the message."""
 
 import zlib
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """The server's side of one connection, sans-IO: bytes in, calls of an application, bytes out.
 
-What a client does wrong to a stream resets the stream, anything else ends the connection with GOAWAY and raises
-`ConnectionFault`. Memory is bounded: by windows that reopen only as the application takes data, by limits
-of streams and of headers, and because answers to PING and SETTINGS count as output that the client must read.
+What a client does wrong to a stream resets the stream, anything else ends the connection with GOAWAY and
+raises `ConnectionFault`. Memory is bounded by windows that reopen only as the application takes data, by
+limits of streams and headers, and by allowances for frames that carry nothing.
 
     idle ─HEADERS→ open ─END_STREAM→ half-closed ─trailers sent→ closed
       a stream is in `streams` until it is closed; RST_STREAM of either side closes it at once
@@ -14,6 +14,7 @@ from struct import Struct
 from typing import Final, Protocol
 
 from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode, StreamFault
+from posthouse.protocols.grpc.http2.field_decoder import FieldDecoder
 from posthouse.protocols.grpc.http2.frames import (
     ACK,
     DEFAULT_FRAME,
@@ -33,9 +34,9 @@ from posthouse.protocols.grpc.http2.frames import (
     window_update,
 )
 from posthouse.protocols.grpc.http2.header_blocks import (
-    HeaderBlocks,
     HeaderList,
     Request,
+    check_size,
     check_trailers,
     malformed,
     read_request,
@@ -89,7 +90,7 @@ class Http2Connection:
             "SETTINGS", limits.settings_frames, limits.settings_frames_a_second, monotonic
         )
         self._resets = Allowance("resets", limits.resets, limits.resets_a_second, monotonic)
-        self._blocks = HeaderBlocks(limits)
+        self._fields = FieldDecoder(limits.header_table)
         self.sender = Sender(output, self._idle, self._sent_all)
         self.streams: dict[int, Stream] = {}
         self._was_reset: OrderedDict[int, None] = OrderedDict()
@@ -269,7 +270,7 @@ class Http2Connection:
             self._headers_complete(self._block_flags, self._block_stream, b"".join(block))
 
     def _headers_complete(self, flags: int, id: int, block: bytes) -> None:
-        headers = self._blocks.decode(block)
+        headers = self._fields.decode(block)  # always: later blocks build on it
         if id > self._last:
             if not self._is_going_away:
                 self._open(flags, id, headers)
@@ -285,6 +286,7 @@ class Http2Connection:
             raise StreamFault(ErrorCode.STREAM_CLOSED, "HEADERS after the end")
         if not flags & END_STREAM:
             raise malformed("trailers that do not end the stream")
+        check_size(headers, self._limits.max_header_list)
         check_trailers(headers)
         self._request_ended(stream)
 
@@ -294,6 +296,7 @@ class Http2Connection:
         if len(self.streams) >= self._limits.max_streams:
             self._refuse(id, ErrorCode.REFUSED_STREAM)
             return
+        check_size(headers, self._limits.max_header_list)
         request = read_request(headers)
         stream = Stream(id, self._limits.stream_window, self.sender.initial_window)
         length = request.fields.get(b"content-length")

@@ -1,4 +1,4 @@
-"""Header blocks: HPACK by its library, the rules of RFC 9113 (8.2, 8.3) for requests, and blocks to send.
+"""Header blocks: the rules of RFC 9113 (8.2, 8.3) for requests, and blocks to send.
 
 Blocks that are sent refer to HPACK's static table only, so their bytes never depend on what was sent before,
 and an answer is the same bytes on every connection.
@@ -9,21 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hpack import Decoder, HPACKError, OversizedHeaderListError
-
-from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode, StreamFault
-from posthouse.protocols.grpc.http2.limits import HARD_LIST_FACTOR, Http2Limits
+from posthouse.protocols.grpc.http2.errors import ErrorCode, StreamFault
+from posthouse.protocols.grpc.http2.field_decoder import ENTRY_BYTES, Field
 
 _NAME: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _BAD_VALUE: Final = re.compile(rb"[\r\n]|[ \t]\0|\0[ \t]")
 _CONNECTION_SPECIFIC: Final = frozenset(
     {b"connection", b"proxy-connection", b"keep-alive", b"transfer-encoding", b"upgrade"}
 )
-_ENTRY_BYTES: Final = 32
 _MOST_KNOWN_NAMES: Final = 1_000
 _LONGEST_KNOWN_NAME: Final = 64
 
-HeaderList = Sequence[tuple[bytes, bytes]]
+HeaderList = Sequence[Field]
 
 
 @dataclass(slots=True)
@@ -34,34 +31,23 @@ class Request:
     path: bytes
     fields: dict[bytes, bytes]
     """Without pseudo-headers; values of repeated names are joined by commas."""
-    list_size: int
-    """At most the announced limit, or more than that: see `Http2Limits.max_header_list`."""
-
-
-class HeaderBlocks:
-    """The decoder of one connection. Every block must be decoded, also of streams that nobody wants."""
-
-    def __init__(self, limits: Http2Limits) -> None:
-        self._decoder = Decoder(max_header_list_size=limits.max_header_list * HARD_LIST_FACTOR)
-        self._decoder.max_allowed_table_size = limits.header_table
-
-    def decode(self, block: bytes) -> HeaderList:
-        try:
-            return self._decoder.decode(block, raw=True)
-        except OversizedHeaderListError:  # the rest is not decoded, so later blocks cannot be
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large") from None
-        except HPACKError as error:
-            raise ConnectionFault(
-                ErrorCode.COMPRESSION_ERROR, f"headers cannot be decoded: {error}"
-            ) from None
 
 
 _known_names: set[bytes] = {b":method", b":scheme", b":path", b":authority"}
 """Names that were found to be good. Of all connections; bounded."""
 
 
+def check_size(headers: HeaderList, limit: int) -> None:
+    """Raises StreamFault."""
+    size = len(headers) * ENTRY_BYTES
+    for name, value in headers:
+        size += len(name) + len(value)
+    if size > limit:
+        raise StreamFault(ErrorCode.ENHANCE_YOUR_CALM, f"headers of {size} bytes")
+
+
 def read_request(headers: HeaderList) -> Request:
-    """Raises StreamFault if they are malformed."""
+    """Raises StreamFault if they are malformed. Their size was checked."""
     fields = dict(headers)
     for name in fields:
         if name not in _known_names:
@@ -88,8 +74,7 @@ def read_request(headers: HeaderList) -> Request:
         raise malformed("the method, the path or the scheme is missing")
     if pseudo - 3 != (fields.pop(b":authority", None) is not None):
         raise malformed("a pseudo-header comes after a header")
-    size = len(values) + len(headers) * _ENTRY_BYTES + sum(map(len, fields))
-    return Request(method, path, fields, size)
+    return Request(method, path, fields)
 
 
 def _check_name(name: bytes) -> None:

@@ -1,13 +1,12 @@
 """Limits of one connection, and allowances: floods of frames that cost the client nothing.
 
-A frame that carries nothing (an empty DATA, a PING, SETTINGS, WINDOW_UPDATE, PRIORITY, an unknown type) takes
-from an allowance that grows with time and with real work. Resets have an allowance of their own: each costs us
-a whole call (rapid reset), also if the client has provoked that we reset the stream.
+A frame that carries nothing (an empty DATA, PING, WINDOW_UPDATE, PRIORITY, an unknown type) takes from an
+allowance that grows with time and with real work. SETTINGS have one of their own, because they change all
+streams, and resets, because each costs a whole call (rapid reset), also if the client only provokes them.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode
 
@@ -20,7 +19,7 @@ class Http2Limits:
     """Bytes of a request that a client may send before the application has taken any."""
     connection_window: int = 4 * 1024 * 1024
     max_header_list: int = 16 * 1024
-    """Announced to the client, by the measure of RFC 9113. Its connection ends at four times that."""
+    """By the measure of RFC 9113: fields count 32 bytes more than they have."""
     max_header_block: int = 32 * 1024
     """Compressed, in HEADERS and CONTINUATION."""
     max_continuations: int = 8
@@ -60,6 +59,3 @@ class Allowance:
         """The client has done something useful."""
         if self._left < self._most:
             self._left += amount
-
-
-HARD_LIST_FACTOR: Final = 4

@@ -1,7 +1,7 @@
 """What is sent on streams, under the client's windows: one frame of each stream in turn.
 
-DATA waits in its stream while the window of the stream or of the connection is used up, or the client does not
-read from its socket. Whoever sends must bound that: `Sender.pending_bytes`, and `Stream.drained`.
+DATA waits in its stream while the window of the stream or of the connection is used up, or the client does
+not read from its socket. The application bounds that by `Sender.pending_bytes` and `Stream.drained`.
 """
 
 from collections.abc import Callable
