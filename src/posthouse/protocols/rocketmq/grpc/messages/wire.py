@@ -156,12 +156,13 @@ def merged(data: bytes, pos: int, end: int, messages: Set[int], rivals: Mapping[
             whole += data[begun:pos]
             continue
         size, pos = _varint(data, pos)
-        if pos + size > end:
+        stop = pos + size
+        if stop > end:
             raise truncated()
-        contents.setdefault(tag, bytearray()).extend(data[pos : pos + size])
-        pos += size
-    if pos != end:
-        raise truncated()
+        contents.setdefault(tag, bytearray()).extend(data[pos:stop])
+        while pos < stop:  # a field that one piece begins must not end in the next
+            tag, pos = _tag(data, pos)
+            pos = skip(data, pos, stop, tag)
     for tag, content in contents.items():
         whole += varint(tag) + varint(len(content))
         whole += content
