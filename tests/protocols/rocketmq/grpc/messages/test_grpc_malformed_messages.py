@@ -89,6 +89,11 @@ def test_bytes_that_are_no_status(data: bytes, what: str) -> None:
         (AckMessageRequest, b"\x0a\x00\x0a\x00\x0a\x05a"),
         (AckMessageRequest, b"\x0a\x00\x0a\x00\x18\x80"),
         (TelemetryCommand, b"\x0a\x00\x0a\x02\x0a\x01"),
+        # in pieces, of which the second begins with what the first lacks
+        (AckMessageRequest, b"\x0a\x02\x12\x02\x0a\x02ab"),
+        (AckMessageRequest, b"\x0a\x01\x12\x0a\x02\x01a"),
+        (AckMessageRequest, b"\x0a\x01\x9a\x0a\x02\x01\x00"),
+        (AckMessageRequest, b"\x0a\x02\x18\x80\x0a\x01\x00"),
     ],
 )
 def test_parts_that_are_longer_than_what_they_are_in(kind: type[ProtoMessage], data: bytes) -> None:

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.protocols.rocketmq.grpc.messages.definition import Address, OffsetOption, Status
 from posthouse.protocols.rocketmq.grpc.messages.errors import MalformedMessage
-from posthouse.protocols.rocketmq.grpc.messages.fields import Kind
+from posthouse.protocols.rocketmq.grpc.messages.fields import Kind, Presence
 from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessage
+from posthouse.protocols.rocketmq.grpc.messages.well_known import Timestamp
 from posthouse.protocols.rocketmq.grpc.messages.wire import varint
 from tests.protocols.rocketmq.grpc.messages.grpc_message_cases import (
     MESSAGES,
@@ -43,7 +46,7 @@ _unknown_fields = st.lists(
 
 @every_message
 def test_they_read_what_we_write(kind: type[ProtoMessage]) -> None:
-    @few(30)
+    @few(15)
     @given(messages(kind))
     def check(message: ProtoMessage) -> None:
         assert their_class(kind).FromString(message.encode()) == theirs(message)
@@ -52,8 +55,8 @@ def test_they_read_what_we_write(kind: type[ProtoMessage]) -> None:
 
 
 @every_message
-def test_we_write_the_same_bytes_where_no_map_has_an_order_of_its_own(kind: type[ProtoMessage]) -> None:
-    @few(30)
+def test_we_write_as_many_bytes_as_they_do(kind: type[ProtoMessage]) -> None:
+    @few(15)
     @given(messages(kind))
     def check(message: ProtoMessage) -> None:
         assert len(message.encode()) == theirs(message).ByteSize()
@@ -63,7 +66,7 @@ def test_we_write_the_same_bytes_where_no_map_has_an_order_of_its_own(kind: type
 
 @every_message
 def test_we_read_what_they_write(kind: type[ProtoMessage]) -> None:
-    @few(30)
+    @few(15)
     @given(messages(kind), _unknown_fields)
     def check(message: ProtoMessage, unknown: bytes) -> None:
         data = theirs(message).SerializeToString()
@@ -75,7 +78,7 @@ def test_we_read_what_they_write(kind: type[ProtoMessage]) -> None:
 
 @every_message
 def test_messages_one_after_the_other_are_merged(kind: type[ProtoMessage]) -> None:
-    @few(30)
+    @few(15)
     @given(st.lists(messages(kind), min_size=2, max_size=3))
     def check(several: list[ProtoMessage]) -> None:
         expected = their_class(kind)()
@@ -86,9 +89,35 @@ def test_messages_one_after_the_other_are_merged(kind: type[ProtoMessage]) -> No
     check()
 
 
+@pytest.mark.parametrize("bits", range(63))
+def test_numbers_of_all_sizes(bits: int) -> None:
+    limit = 1 << bits
+    for number in (limit - 1, limit, -limit, -limit - 1):
+        found: list[ProtoMessage] = [OffsetOption(offset=number), Timestamp(seconds=number)]
+        if bits < 31:
+            found += [Address(port=number), Timestamp(nanos=number), Status(code=number)]
+        for message in found:
+            data = message.encode()
+            assert data == theirs(message).SerializeToString()
+            assert type(message).decode(data) == message
+
+
 def has_oneof(kind: type[ProtoMessage]) -> bool:
     fields = kind.fields.values()
     return any(each.oneof or (each.kind is Kind.MESSAGE and has_oneof(each.type)) for each in fields)
+
+
+def without_maps(message: ProtoMessage) -> Any:
+    """The library drops an entry of a map with an unknown field. We skip the field, as in any message."""
+    values: dict[str, Any] = {}
+    for name, field in message.fields.items():
+        value = getattr(message, name)
+        if field.kind is Kind.STRING_MAP:
+            values[name] = {}
+        elif field.kind is Kind.MESSAGE and value is not None:
+            is_one = field.presence is not Presence.REPEATED
+            values[name] = without_maps(value) if is_one else tuple(map(without_maps, value))
+    return msgspec.structs.replace(message, **values)
 
 
 def outcome(kind: type[ProtoMessage], data: bytes) -> Any:
@@ -102,13 +131,14 @@ def outcome(kind: type[ProtoMessage], data: bytes) -> Any:
 def test_we_refuse_what_they_refuse(kind: type[ProtoMessage]) -> None:
     @st.composite
     def damaged(draw: st.DrawFn) -> bytes:
-        data = bytearray(draw(messages(kind)).encode()[:300])
+        several = draw(st.lists(messages(kind), min_size=1, max_size=2))
+        data = bytearray(b"".join(each.encode()[:300] for each in several))
         for _ in range(draw(st.integers(1, 3))):
             at = draw(st.integers(0, len(data)))
             data[at : at + draw(st.integers(0, 2))] = draw(st.binary(max_size=3))
         return bytes(data)
 
-    @few(100)
+    @few(60)
     @given(damaged() | st.binary(max_size=30))
     def check(data: bytes) -> None:
         found = outcome(kind, data)
@@ -120,6 +150,7 @@ def test_we_refuse_what_they_refuse(kind: type[ProtoMessage]) -> None:
             # We do not look at what another member of a oneof has replaced.
             assert isinstance(found, MalformedMessage) or has_oneof(kind)
         else:
-            assert repr(found) == repr(ours(expected, kind))  # NaN is not equal to itself
+            found, read = without_maps(found), without_maps(ours(expected, kind))
+            assert found == read or ("nan" in repr(read) and repr(found) == repr(read))
 
     check()

@@ -13,6 +13,7 @@ too early.
 """
 
 from collections.abc import Mapping, Sequence, Set
+from struct import Struct
 from typing import Final
 
 from posthouse.protocols.rocketmq.grpc.messages.errors import MalformedMessage
@@ -23,6 +24,7 @@ MOST_ELEMENTS: Final = 10_000
 _LARGEST_TAG: Final = (1 << 32) - 1
 _LONGEST_TAG: Final = 5
 _UINT64: Final = (1 << 64) - 1
+_pack_five = Struct("5B").pack
 
 
 def truncated() -> MalformedMessage:
@@ -154,12 +156,13 @@ def merged(data: bytes, pos: int, end: int, messages: Set[int], rivals: Mapping[
             whole += data[begun:pos]
             continue
         size, pos = _varint(data, pos)
-        if pos + size > end:
+        stop = pos + size
+        if stop > end:
             raise truncated()
-        contents.setdefault(tag, bytearray()).extend(data[pos : pos + size])
-        pos += size
-    if pos != end:
-        raise truncated()
+        contents.setdefault(tag, bytearray()).extend(data[pos:stop])
+        while pos < stop:  # a field that one piece begins must not end in the next
+            tag, pos = _tag(data, pos)
+            pos = skip(data, pos, stop, tag)
     for tag, content in contents.items():
         whole += varint(tag) + varint(len(content))
         whole += content
@@ -176,10 +179,7 @@ def varint(value: int) -> bytes:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
     if value < 0x1000_0000:
         return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21))
-    written = bytearray(
-        (value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80, value >> 21 & 0x7F | 0x80)
-    )
-    value >>= 28
+    written = bytearray()
     while value >= 0x80:
         written.append(value & 0x7F | 0x80)
         value >>= 7
@@ -187,17 +187,29 @@ def varint(value: int) -> bytes:
     return bytes(written)
 
 
+def _five_bytes(value: int) -> bytes:
+    """Of a number that needs as many, as seconds since 1970 and most nanoseconds do: in half the time."""
+    return _pack_five(
+        value & 0x7F | 0x80,
+        value >> 7 & 0x7F | 0x80,
+        value >> 14 & 0x7F | 0x80,
+        value >> 21 & 0x7F | 0x80,
+        value >> 28,
+    )
+
+
 def int32_varint(value: int) -> bytes:
-    if 0 <= value <= 0x7FFF_FFFF:
-        return varint(value)
-    if -0x8000_0000 <= value < 0:
+    """A negative number has 64 bits here, too."""
+    if 0x1000_0000 <= value <= 0x7FFF_FFFF:
+        return _five_bytes(value)
+    if -0x8000_0000 <= value < 0x1000_0000:
         return varint(value & _UINT64)
     raise MalformedMessage(f"{value} has more than 32 bits")
 
 
 def int64_varint(value: int) -> bytes:
-    if 0 <= value <= 0x7FFF_FFFF_FFFF_FFFF:
-        return varint(value)
-    if -0x8000_0000_0000_0000 <= value < 0:
+    if 0x1000_0000 <= value < 0x8_0000_0000:
+        return _five_bytes(value)
+    if -0x8000_0000_0000_0000 <= value <= 0x7FFF_FFFF_FFFF_FFFF:
         return varint(value & _UINT64)
     raise MalformedMessage(f"{value} has more than 64 bits")
