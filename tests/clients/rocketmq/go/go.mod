@@ -1,0 +1,5 @@
+module posthouse/tests/rocketmq
+
+go 1.21
+
+require github.com/apache/rocketmq-client-go/v2 v2.1.2
