@@ -53,7 +53,7 @@ def test_send_and_receive(program: Path, broker: ThreadBroker) -> None:
     run(program, broker, "send", "orders", "20")
     with Client(broker.kafka) as client:
         [topic] = [each for each in client.topics() if each.name == "orders"]
-    assert len(topic.partitions) == 4
+    assert topic.partitions == 4
     producer = Producer({"bootstrap.servers": broker.kafka})
     producer.produce("orders", "kafka 0", "key", headers={"tenant": "röt", "TAGS": "kafka"})
     assert producer.flush(30) == 0

@@ -94,8 +94,9 @@ def batch_of(*bodies: bytes, **properties: str) -> bytes:
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-async def test_a_batch(client: RemotingClient, code: int) -> None:
-    fields = client.send_fields("batches", queue=1, m="true")
+@pytest.mark.parametrize("flag", ["true", "1"])  # the latter of clients in C++
+async def test_a_batch(client: RemotingClient, code: int, flag: str) -> None:
+    fields = client.send_fields("batches", queue=1, m=flag)
     answer = await client.request(code, fields, batch_of(b"a", b"b", b"c", TAGS="red"))
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     found = await client.messages("batches", queue=1)
