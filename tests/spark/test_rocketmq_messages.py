@@ -32,7 +32,7 @@ def test_both_ways(spark: SparkSession, rocket: ThreadBroker, tmp_path: Path) ->
     assert headers == {"KEYS": b"4711 blue", "TAGS": b"paid", "tenant": "blåu".encode()}
 
     with Client(rocket.kafka) as client:
-        client.create_topic("back")
+        client.create_topic("back", partitions=1)
     found = spark.read.format("posthouse").options(**options, subscribe="shop").load()
     written = found.selectExpr("key", "value", "filter(headers, each -> each.key IN ('TAGS', 'tenant')) AS headers")
     written.write.format("posthouse").options(**options, topic="back").mode("append").save()

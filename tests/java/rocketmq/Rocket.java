@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Clients of one step, with default settings but for what the step is about; closed with it. */
 final class Rocket implements AutoCloseable {
-    static final long WAIT_MS = 20_000;
+    static final long WAIT_MS = 90_000;
     static String address;
 
     private final List<Runnable> closing = new ArrayList<>();
