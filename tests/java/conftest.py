@@ -1,4 +1,4 @@
-"""Java programs with Kafka's own clients. They run one after the other: each JVM wants a core."""
+"""Java programs with the own clients of Kafka and RocketMQ. They run one after the other: each JVM wants a core."""
 
 import os
 import subprocess
@@ -31,6 +31,17 @@ def java_connect() -> Path:
     return _fetched("connect", jars.CONNECT)
 
 
+@pytest.fixture(scope="session")
+def rocketmq_4() -> Path:
+    _only_when_asked_for()
+    return _fetched("rocketmq", jars.ROCKETMQ_4)
+
+
+@pytest.fixture(scope="session")
+def rocketmq_5() -> Path:
+    return _fetched("rocketmq", jars.ROCKETMQ_5)
+
+
 def _only_when_asked_for() -> None:
     if not os.environ.get("POSTHOUSE_JAVA"):
         pytest.skip("takes a minute and fetches 100 MB: make test-java")
@@ -40,7 +51,7 @@ def _fetched(name: str, artifacts: tuple[str, ...]) -> Path:
     try:
         return jars.fetched(name, artifacts)
     except jars.Unavailable as error:
-        pytest.skip(f"Kafka's Java clients: {error}")
+        pytest.skip(f"Java clients: {error}")
 
 
 @pytest.fixture
@@ -52,7 +63,8 @@ def start(tmp_path: Path) -> Iterator[Program]:
         """`program` is a source file of ours, or a class in one of the jars."""
         is_ours = program.endswith(".java")
         class_path = jars.compiled(HERE / program, libraries) if is_ours else f"{libraries}/*"
-        command = jars.java(class_path, program.removesuffix(".java"), *arguments)
+        main = (HERE / program).stem if is_ours else program
+        command = jars.java(class_path, main, *arguments, home=tmp_path / "home")
         errors = (tmp_path / f"stderr-{len(running)}").open("w")
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True

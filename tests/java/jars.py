@@ -1,4 +1,4 @@
-"""Kafka's own Java clients: fetched by Maven into a repository of their own, compiled programs beside them.
+"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, compiled programs beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
 A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
@@ -10,12 +10,19 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-KAFKA_VERSION = "4.3.1"
 CACHE = Path(__file__).parents[2] / "build" / "java"
 
-CLIENTS = ("org.apache.kafka:kafka-clients",)
-STREAMS = (*CLIENTS, "org.apache.kafka:kafka-streams")
-CONNECT = (*CLIENTS, "org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file")
+KAFKA_VERSION = "4.3.1"
+CLIENTS = (f"org.apache.kafka:kafka-clients:{KAFKA_VERSION}",)
+STREAMS = (*CLIENTS, f"org.apache.kafka:kafka-streams:{KAFKA_VERSION}")
+CONNECT = (
+    *CLIENTS,
+    f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
+    f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
+)
+ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
+"""The last of 4.x."""
+ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
 
 _FETCH_SECONDS = 100
 _TOOLS = ("java", "javac", "mvn")
@@ -43,11 +50,13 @@ class Unavailable(Exception):
 
 
 def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
-    """The directory with the jars of `artifacts` and all that they need. Raises Unavailable."""
+    """The directory with the jars of `artifacts`, as `group:name:version`, and all that they need. Raises
+    Unavailable."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         raise Unavailable(f"there is no {', '.join(missing)} on this machine")
-    directory = cache / f"{name}-{KAFKA_VERSION}"
+    version = artifacts[0].rpartition(":")[2]
+    directory = cache / f"{name}-{version}"
     mark = directory / "complete"
     if mark.exists():
         return directory
@@ -79,27 +88,32 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
 
 
 def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
-    """The class path to run the program with."""
-    classes = cache / "classes"
+    """The class path to run the program with. It may use other sources of its directory."""
+    classes = cache / "classes" / jars.name  # the same source is another program with other jars
     classes.mkdir(parents=True, exist_ok=True)
     path = f"{jars}/*"
     built = classes / f"{source.stem}.class"
-    if not built.exists() or built.stat().st_mtime < source.stat().st_mtime:
-        command = ["javac", "-nowarn", "-cp", path, "-d", str(classes), str(source)]
+    changed = max(each.stat().st_mtime for each in source.parent.glob("*.java"))
+    if not built.exists() or built.stat().st_mtime < changed:
+        built.unlink(missing_ok=True)
+        command = ["javac", "-nowarn", "-cp", path, "-sourcepath", str(source.parent), "-d", str(classes), str(source)]
         run = subprocess.run(command, capture_output=True, text=True, env=_surroundings(cache), check=False)
         assert run.returncode == 0, run.stderr
     return f"{classes}:{path}"
 
 
-def java(class_path: str, main: str, *arguments: str) -> list[str]:
-    """The command that runs a program, small and quick to start."""
+def java(class_path: str, main: str, *arguments: str, home: Path | None = None) -> list[str]:
+    """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets below
+    the `home` directory."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    if home is not None:
+        options.append(f"-Duser.home={home}")
     return ["java", *options, "-cp", class_path, main, *arguments]
 
 
 def _dependency(artifact: str) -> str:
-    group, name = artifact.split(":")
-    return _DEPENDENCY.format(group=group, artifact=name, version=KAFKA_VERSION)
+    group, name, version = artifact.split(":")
+    return _DEPENDENCY.format(group=group, artifact=name, version=version)
 
 
 def _surroundings(cache: Path) -> dict[str, str]:

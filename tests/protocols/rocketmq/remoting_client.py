@@ -15,7 +15,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
     Subscription,
     encode_heartbeat,
 )
-from posthouse.protocols.rocketmq.codec.properties import encode_properties
+from posthouse.protocols.rocketmq.codec.properties import decode_properties, encode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, decode_stored_messages
 from posthouse.testing import AsyncBroker
 
@@ -175,6 +175,13 @@ class RemotingClient:
         answer = await self.request(code, {"topic": topic, "queueId": queue, **others})
         assert answer.code == 0, answer.remark
         return int(answer.fields["offset"])
+
+
+def own_properties(message: StoredMessage) -> dict[str, str]:
+    """Without what the broker adds to each message that is pulled."""
+    properties = decode_properties(message.properties)
+    assert properties.pop("MSG_REGION") == "DefaultRegion"
+    return properties
 
 
 def group(name: str, **subscriptions: str) -> ConsumerGroup:

@@ -61,6 +61,7 @@ DESCRIBE = (Operation.DESCRIBE, Kind.TOPIC, "t")
         (RequestCode.SEND_MESSAGE_V2, SEND | {"b": "n"}, b"", (Operation.WRITE, Kind.TOPIC, "n")),
         (RequestCode.SEND_MESSAGE_V2, SEND | {"b": "%n"}, b"", (Operation.WRITE, Kind.TOPIC, ".n")),
         (RequestCode.GET_ROUTEINFO_BY_TOPIC, PLACE, b"", DESCRIBE),
+        (RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%g"}, b"", READ_GROUP),
         (RequestCode.PULL_MESSAGE, PLACE, b"", READ_TOPIC),
         (RequestCode.PULL_MESSAGE, PLACE, b"", READ_GROUP),
         (RequestCode.QUERY_CONSUMER_OFFSET, PLACE, b"", READ_GROUP),

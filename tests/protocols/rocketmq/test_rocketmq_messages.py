@@ -4,13 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.protocols.rocketmq.codec.codes import KEYS, WAIT
-from posthouse.protocols.rocketmq.codec.properties import decode_properties, encode_properties
+from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import LONGEST_PROPERTIES as LONGEST_STORED
 from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
 from posthouse.protocols.rocketmq.messages import (
     HEADER,
     UNKNOWN_HOST,
     Message,
+    consumer_properties,
     message_of,
     record_headers,
     record_key,
@@ -67,9 +68,20 @@ def test_any_record_is_a_message_that_clients_can_read(
     headers: list[tuple[bytes, bytes | None]], key: bytes | None
 ) -> None:
     found = message_of(record(encode_section(headers), key=key))
-    text = encode_properties(found.properties)
-    assert decode_properties(text) == found.properties
+    text = consumer_properties(found.properties)
+    assert decode_properties(text) == {"MSG_REGION": "DefaultRegion"} | found.properties
     assert len(text.encode()) <= LONGEST_STORED
+
+
+def test_the_longest_properties_that_fit() -> None:
+    """With what the broker adds."""
+    fixed = record_headers(Message(body=b"", properties={}, born_at=0))
+    [(name, value)] = decode_section(fixed)
+    room = LONGEST_STORED - len(consumer_properties({"a": ""}))
+    for size in (room, room + 1):
+        found = message_of(record(encode_section([(b"a", b"x" * size), (name, value)])))
+        assert found.properties == ({"a": "x" * size} if size == room else {})
+        assert len(consumer_properties(found.properties).encode()) <= LONGEST_STORED
     assert len(found.born_host) in (8, 20)
 
 

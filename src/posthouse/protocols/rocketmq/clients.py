@@ -67,9 +67,8 @@ class Clients:
         self._producers: dict[str, dict[ClientConnection, None]] = {}
         """By group, the one that was asked last at the end."""
 
-    def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> list[ConsumerGroup]:
-        """Returns the groups that this client was not a member of. Raises InvalidFilter and BadRequest, and
-        then nothing has changed. `size` is that of the heartbeat."""
+    def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> None:
+        """Raises InvalidFilter and BadRequest, and then nothing has changed. `size` is that of the heartbeat."""
         clients = self._connections.get(connection, {})
         others = sum(each.size for each in clients.values() if each.id != heartbeat.client)
         if others + size > MOST_HEARTBEAT_BYTES:
@@ -98,7 +97,6 @@ class Clients:
             if name not in before or name not in groups or _topics(before[name]) != _topics(groups[name])
         ]
         self._tell(changed)
-        return [groups[name] for name in groups if name not in before]
 
     def filter_of(self, connection: ClientConnection, group: str, topic: str) -> Filter | None:
         """None if no client of the connection has subscribed to the topic. A pull does not say which client

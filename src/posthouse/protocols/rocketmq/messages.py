@@ -15,8 +15,9 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from posthouse.protocols.rocketmq.codec.codes import KEYS, TAGS, WAIT
+from posthouse.protocols.rocketmq.codec.codes import KEYS, REGION, TAGS, WAIT
 from posthouse.protocols.rocketmq.codec.hosts import V4_SIZE, V6_SIZE
+from posthouse.protocols.rocketmq.codec.properties import encode_properties
 from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
 from posthouse.records.header_section import decode_section, encode_section
 from posthouse.records.raw import RawRecord
@@ -25,7 +26,9 @@ HEADER: Final = b"rocketmq.message"
 UNKNOWN_HOST: Final = bytes(V4_SIZE)
 LONGEST_PROPERTIES: Final = 32_000
 """Bytes that a producer may send."""
-LONGEST_STORED: Final = 0x7FFF
+_REGION: Final = encode_properties({REGION: "DefaultRegion"})
+"""Upstream's, of brokers that are told none."""
+LONGEST_STORED: Final = 0x7FFF - len(_REGION)
 """Bytes that fit in an answer: the broker itself has added some to a message that is tried again."""
 _NO_LARGE_PORT: Final = b"\0\0"
 _NOT_STORED: Final = frozenset({WAIT, *DELAYS})
@@ -48,6 +51,12 @@ class Message:
     @property
     def tag(self) -> str | None:
         return self.properties.get(TAGS)
+
+
+def consumer_properties(properties: Mapping[str, str]) -> str:
+    """Encoded, with what only consumers get. Raises BadProperties."""
+    encoded = encode_properties(properties)
+    return encoded if REGION in properties else encoded + _REGION
 
 
 def record_key(properties: Mapping[str, str]) -> bytes | None:

@@ -14,6 +14,8 @@ from posthouse.protocols.rocketmq.names import check_may_create, is_of_group, to
 
 DEFAULT_QUEUES: Final = 4
 """Of a new topic, unless its producer wants fewer."""
+RETRY_QUEUES: Final = 1
+"""Of a group's retries, and of its dead letters."""
 MOST_QUEUES: Final = 1024
 """That a client can have created by sending to a new topic."""
 

@@ -93,15 +93,38 @@ async def test_a_client_that_has_connected_again(broker: AsyncBroker, client: Re
 
 async def test_the_topic_of_retries(broker: AsyncBroker, client: RemotingClient) -> None:
     route = {"topic": "%RETRY%g"}
-    assert (await client.request(105, route)).code == ResponseCode.TOPIC_NOT_EXIST
+    # A client asks before its first heartbeat, and not again for 30 s. Asking creates nothing.
+    before = decode_route((await client.request(105, route)).body)
+    assert not list(broker.app.broker.topics)
     assert (await client.beat("one", group("g", t="*"))).code == 0
-    [queues] = decode_route((await client.request(105, route)).body).queues
-    assert queues.read_queues == 1
+    after = decode_route((await client.request(105, route)).body)
+    assert before == after
+    [queues] = after.queues
+    assert queues.read_queues == queues.write_queues == 1
     assert [each.name for each in broker.app.broker.topics] == [".RETRY.g"]
     pulling = ConsumerGroup(name="pulling", subscriptions=(), consume_type=PULL)
     broadcast = ConsumerGroup(name="broadcast", subscriptions=(), message_model=BROADCASTING)
     assert (await client.beat("one", group("g", t="*"), pulling, broadcast)).code == 0
     assert [each.name for each in broker.app.broker.topics] == [".RETRY.g"]
+
+
+async def test_a_member_that_is_told_to_look_again(broker: AsyncBroker, client: RemotingClient) -> None:
+    """Then it asks for its offsets, also of the topic of retries, and if that fails, not again for 20 s."""
+    for number in range(10):
+        name = f"g{number}"
+        joining = asyncio.create_task(client.beat("one", group(name, t="*")))
+        while await told(client) != name:
+            pass  # of the group that it has left
+        fields = {"consumerGroup": name, "topic": f"%RETRY%{name}", "queueId": 0}
+        answer = await client.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
+        assert (answer.code, answer.fields.get("offset")) == (ResponseCode.SUCCESS, "0"), answer.remark
+        assert (await joining).code == 0
+
+
+@pytest.mark.parametrize("name", ["", "g" * 243, "a b", "a|b", "ä"])
+async def test_retries_of_groups_that_cannot_be(client: RemotingClient, name: str) -> None:
+    answer = await client.request(105, {"topic": f"%RETRY%{name}"})
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL
 
 
 async def test_long_names_of_groups(client: RemotingClient) -> None:

@@ -8,11 +8,10 @@ from posthouse.broker.topics import NewTopic
 from posthouse.protocols.rocketmq import delays
 from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
-from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire, batch
-from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of
+from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of, own_properties
 
 BACK = RequestCode.CONSUMER_SEND_MSG_BACK
 
@@ -60,7 +59,7 @@ async def test_a_message_comes_again(client: RemotingClient, soon: None) -> None
     again = await pulled(client, "%RETRY%g")
     assert (again.body, again.reconsume_times, again.flag) == (b"hello", 1, 5)
     assert (again.born_at, again.born_host) == (message.born_at, message.born_host)
-    assert decode_properties(again.properties) == {
+    assert own_properties(again) == {
         "KEYS": "k",
         "TAGS": "red",
         "own": "1",
@@ -71,7 +70,7 @@ async def test_a_message_comes_again(client: RemotingClient, soon: None) -> None
     assert (await send_back(client, again, originTopic="t")).code == 0
     third = await pulled(client, "%RETRY%g", 1)
     assert third.reconsume_times == 2
-    assert decode_properties(third.properties) == decode_properties(again.properties)
+    assert own_properties(third) == own_properties(again)
 
 
 async def test_in_the_end_it_is_a_dead_letter(client: RemotingClient, soon: None) -> None:
@@ -83,7 +82,7 @@ async def test_in_the_end_it_is_a_dead_letter(client: RemotingClient, soon: None
     assert (await send_back(client, message, maxReconsumeTimes=3)).code == 0
     dead = await pulled(client, "%DLQ%g")
     assert (dead.body, dead.reconsume_times) == (b"hello", 4)
-    assert decode_properties(dead.properties)["RETRY_TOPIC"] == "t"
+    assert own_properties(dead)["RETRY_TOPIC"] == "t"
 
 
 async def test_a_dead_letter_at_once(client: RemotingClient) -> None:
@@ -123,8 +122,8 @@ async def test_retries_of_several_topics_and_groups(client: RemotingClient, soon
     one, two = await first(client, "one"), await first(client, "two")
     assert (await send_back(client, one)).code == 0
     assert (await send_back(client, two, group="h")).code == 0
-    assert decode_properties((await pulled(client, "%RETRY%g")).properties)["RETRY_TOPIC"] == "one"
-    assert decode_properties((await pulled(client, "%RETRY%h")).properties)["RETRY_TOPIC"] == "two"
+    assert own_properties((await pulled(client, "%RETRY%g")))["RETRY_TOPIC"] == "one"
+    assert own_properties((await pulled(client, "%RETRY%h")))["RETRY_TOPIC"] == "two"
 
 
 async def test_a_record_of_kafka(broker: AsyncBroker, client: RemotingClient, soon: None) -> None:

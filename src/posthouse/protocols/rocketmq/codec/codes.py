@@ -155,6 +155,8 @@ ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
 MIN_OFFSET: Final = "MIN_OFFSET"
 MAX_OFFSET: Final = "MAX_OFFSET"
+REGION: Final = "MSG_REGION"
+"""Where a message was stored. Consumers of 5.x trace no message without it."""
 
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 """A field of QUERY_MESSAGE: the key is a UNIQ_KEY."""

@@ -19,6 +19,8 @@ from posthouse.settings import Address
 _LEAST: Final = -(1 << 63)
 _MOST: Final = (1 << 63) - 1
 _LONGEST_NUMBER: Final = 20
+_TRUE: Final = ("true", "1")
+"""The latter of clients in C++."""
 
 
 class Caller(Protocol):
@@ -96,7 +98,7 @@ class Call:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"the field {name} is {text[:50]!r}, and not a number")
 
     def truth(self, name: str) -> bool:
-        return self.request.fields.get(name, "").lower() == "true"
+        return self.request.fields.get(name, "").lower() in _TRUE
 
     def answer(
         self,

@@ -11,6 +11,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
     PUSH,
     TAG_EXPRESSION,
     ConsumerGroup,
+    Heartbeat,
     decode_heartbeat,
 )
 from posthouse.protocols.rocketmq.codec.lenient_json import decode_json
@@ -18,19 +19,20 @@ from posthouse.protocols.rocketmq.codec.members import Members
 from posthouse.protocols.rocketmq.names import retry_topic
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.topics import RETRY_QUEUES
 
 
 def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
     beat = decode_heartbeat(call.request.body)
     for group in beat.consumer_groups:
         check_may_consume(call, group.name)
-    server = call.connection.server
-    joined = server.clients.beat(call.connection, beat, len(call.request.body))
-    topics = server.topics
-    lacking = [each for each in joined if _retries(each) and topics.find(retry_topic(each.name)) is None]
+    topics = call.connection.server.topics
+    lacking = [
+        each for each in beat.consumer_groups if _retries(each) and topics.find(retry_topic(each.name)) is None
+    ]
     if lacking:
-        return _create_retry_topics(call, lacking)
-    call.answer()
+        return _create_retry_topics(call, beat, lacking)
+    _join(call, beat)
     return None
 
 
@@ -39,10 +41,16 @@ def _retries(group: ConsumerGroup) -> bool:
     return group.consume_type == PUSH and group.message_model == CLUSTERING
 
 
-async def _create_retry_topics(call: Call, groups: Sequence[ConsumerGroup]) -> None:
-    """Members ask for its route from now on, and would find out late if the first retry created it."""
+async def _create_retry_topics(call: Call, beat: Heartbeat, groups: Sequence[ConsumerGroup]) -> None:
+    """Before the client joins: it then asks at once for its offsets there, and if there is no topic, not again
+    for 20 s."""
     for group in groups:
-        await call.connection.server.topics.obtain(retry_topic(group.name), 1)
+        await call.connection.server.topics.obtain(retry_topic(group.name), RETRY_QUEUES)
+    _join(call, beat)
+
+
+def _join(call: Call, beat: Heartbeat) -> None:
+    call.connection.server.clients.beat(call.connection, beat, len(call.request.body))
     call.answer()
 
 

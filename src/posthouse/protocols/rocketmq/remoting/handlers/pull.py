@@ -10,8 +10,8 @@ from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.codec.codes import PullFlag, ResponseCode
 from posthouse.protocols.rocketmq.codec.heartbeats import TAG_EXPRESSION
-from posthouse.protocols.rocketmq.codec.properties import encode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, encode_stored_messages
+from posthouse.protocols.rocketmq.messages import consumer_properties
 from posthouse.protocols.rocketmq.names import RETRY
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.reading import ReadMessages, read_messages
@@ -102,7 +102,7 @@ def _answer_messages(call: Call, name: str, topic: Topic, partition: int, found:
             queue_offset=each.offset,
             position=pack_position(partition, each.offset, is_retry=is_retry),
             body=each.message.body,
-            properties=encode_properties(each.message.properties),
+            properties=consumer_properties(each.message.properties),
             born_at=each.message.born_at,
             born_host=each.message.born_host,
             stored_at=each.stored_at,

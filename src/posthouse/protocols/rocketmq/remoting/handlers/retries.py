@@ -12,6 +12,7 @@ from posthouse.protocols.rocketmq.positions import Position, unpack_position
 from posthouse.protocols.rocketmq.reading import read_message
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_read
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.topics import RETRY_QUEUES
 
 _MOST_TIMES: Final = (1 << 31) - 1
 _LONGEST_ID: Final = 64
@@ -29,7 +30,8 @@ async def _send_back(call: Call, group: str, position: Position, level: int) -> 
     most = call.number("maxReconsumeTimes", MOST_RETRIES)
     is_dead = level < 0 or reconsumed >= (most if most >= 0 else MOST_RETRIES)
     server = call.connection.server
-    topic = await server.topics.obtain(dead_letter_topic(group) if is_dead else retry_topic(group), 1)
+    name = dead_letter_topic(group) if is_dead else retry_topic(group)
+    topic = await server.topics.obtain(name, RETRY_QUEUES)
     message.reconsume_times = min(reconsumed + 1, _MOST_TIMES)
     if origin := call.request.fields.get("originTopic"):
         topic_name(origin)  # nothing else may get into the properties

@@ -4,11 +4,11 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import AccessRefused
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.routes import MASTER, BrokerRoute, QueueRoute, Route, encode_route
-from posthouse.protocols.rocketmq.names import DEFAULT_TOPIC, topic_name
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.names import DEFAULT_TOPIC, RETRY, topic_name
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.server import BROKER, CLUSTER
-from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
+from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES, RETRY_QUEUES
 
 
 def route(call: Call) -> None:
@@ -16,8 +16,12 @@ def route(call: Call) -> None:
     server = call.connection.server
     if name == DEFAULT_TOPIC and server.settings.auto_create_topics:
         queues = DEFAULT_QUEUES
+    elif (topic := server.topics.find(name)) is None and name.startswith(RETRY):
+        # A client asks before its first heartbeat, which creates this topic, and then not for 30 s: the first
+        # retries of a new group would be late. Upstream has them late.
+        check_may_consume(call, name.removeprefix(RETRY))
+        queues = RETRY_QUEUES
     else:
-        topic = server.topics.find(name)
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}")
         if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
