@@ -1,5 +1,7 @@
 """The registry of clients, without connections of the network."""
 
+from collections.abc import Mapping
+
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
@@ -8,6 +10,8 @@ from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq import clients as module
 from posthouse.protocols.rocketmq.clients import EXPIRY_SECONDS, Clients, compile_filter
 from posthouse.protocols.rocketmq.codec.heartbeats import (
+    BROADCASTING,
+    CLUSTERING,
     SQL_EXPRESSION,
     ConsumerGroup,
     Heartbeat,
@@ -17,6 +21,10 @@ from tests.protocols.rocketmq.remoting_client import group
 
 
 class Connection:
+    peer = "127.0.0.1:1"
+    language = "GO"
+    version = 317
+
     def __init__(self) -> None:
         self.told: list[str] = []
         self.asked: list[int] = []
@@ -29,6 +37,9 @@ class Connection:
 
     def members_changed(self, group: str) -> None:
         self.told.append(group)
+
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        raise NotImplementedError
 
     def all_told(self) -> list[str]:
         told, self.told = sorted(self.told), []
@@ -236,3 +247,20 @@ def test_producers_that_have_left_are_not_asked(clock: ManualClock) -> None:
     clients.forget_silent()
     assert not clients.ask(6, half_message("e"))
     assert clients._producers == {}
+
+
+def test_who_shares_the_offsets_of_a_group(clients: Clients) -> None:
+    one, two = Connection(), Connection()
+    alone = ConsumerGroup(name="g", subscriptions=(), message_model=BROADCASTING)
+    beat(clients, one, "a", alone)
+    assert not clients.shares_offsets(one, "g")
+    beat(clients, one, "b", group("g", t="*"))
+    assert clients.shares_offsets(one, "g")
+    assert not clients.shares_offsets(two, "g")
+    assert not clients.shares_offsets(one, "h")
+    assert [(each.client, each.group.message_model) for each in clients.consumers("g")] == [
+        ("a", BROADCASTING),
+        ("b", CLUSTERING),
+    ]
+    clients.leave(one)
+    assert clients.consumers("g") == []

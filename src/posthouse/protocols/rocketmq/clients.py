@@ -14,6 +14,7 @@ from posthouse.broker.filters.tags import compile_tags
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq.codec.heartbeats import (
+    BROADCASTING,
     SQL_EXPRESSION,
     TAG_EXPRESSION,
     ConsumerGroup,
@@ -28,11 +29,28 @@ MOST_HEARTBEAT_BYTES: Final = 1024 * 1024
 
 
 class ClientConnection(Protocol):
+    peer: str
+    language: str
+    version: int
+    """Of the client, as in its requests."""
+
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
         """Ask the client what was decided. False if it cannot be asked now."""
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
+
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Tell the client to go on at these offsets, by queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A client that consumes in a group."""
+
+    connection: ClientConnection
+    client: str
+    group: ConsumerGroup
 
 
 def compile_filter(expression_type: str, expression: str) -> Filter:
@@ -112,6 +130,23 @@ class Clients:
         """Ids of the clients that consume in the group, each once."""
         by_connection = self._consumers.get(group, {}).values()
         return list(dict.fromkeys(id for ids in by_connection for id in ids))
+
+    def consumers(self, group: str) -> list[Member]:
+        """As `members`; a client with several connections may be there several times."""
+        return [
+            Member(
+                connection=connection, client=id, group=self._connections[connection][id].groups[group]
+            )
+            for connection, ids in self._consumers.get(group, {}).items()
+            for id in ids
+        ]
+
+    def shares_offsets(self, connection: ClientConnection, group: str) -> bool:
+        """Whether a client of the connection consumes in the group, which has its offsets in the broker."""
+        for id in self._consumers.get(group, {}).get(connection, ()):
+            if self._connections[connection][id].groups[group].message_model != BROADCASTING:
+                return True
+        return False
 
     def unregister(
         self, connection: ClientConnection, client_id: str, producer_group: str, consumer_group: str

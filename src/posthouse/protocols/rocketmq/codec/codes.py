@@ -120,9 +120,10 @@ class Permission(IntFlag):
     READ = 4
 
 
+CPP: Final = "CPP"
 LANGUAGES: Final = (
     "JAVA",
-    "CPP",
+    CPP,
     "DOTNET",
     "PYTHON",
     "DELPHI",

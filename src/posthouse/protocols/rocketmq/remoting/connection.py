@@ -6,7 +6,7 @@ the client does not read its answers.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
@@ -15,7 +15,12 @@ from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.listener import Listener
-from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
+from posthouse.protocols.rocketmq.codec.bodies import (
+    MessageQueue,
+    encode_offset_list,
+    encode_offset_table,
+)
+from posthouse.protocols.rocketmq.codec.codes import CPP, RequestCode, ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import ONEWAY, Command
 from posthouse.protocols.rocketmq.codec.errors import BadFrame, BadHost, Malformed
 from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_command
@@ -25,7 +30,7 @@ from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
-from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+from posthouse.protocols.rocketmq.remoting.server import BROKER, RemotingServer
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -57,6 +62,8 @@ class RemotingConnection(asyncio.Protocol):
         self._calls = 0
         self._opaque = 0
         self._software = ""
+        self.language = ""
+        self.version = 0
         self.is_finishing = False
         self._is_lost = False
 
@@ -178,7 +185,8 @@ class RemotingConnection(asyncio.Protocol):
             call.fail(error)
 
     def _prove(self, request: Command) -> None:
-        self._software = f"{request.language[:_LONGEST_LANGUAGE]} {request.version}"
+        self.language, self.version = request.language[:_LONGEST_LANGUAGE], request.version
+        self._software = f"{self.language} {self.version}"
         self._listener.prove(self)
 
     def answer(self, call: Call, command: Command) -> None:
@@ -207,6 +215,14 @@ class RemotingConnection(asyncio.Protocol):
 
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
         return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
+
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        fields = {"group": group, "topic": topic, "timestamp": "-1", "isForce": "true"}
+        table = {
+            MessageQueue(topic=topic, broker=BROKER, queue=queue): offset for queue, offset in offsets.items()
+        }
+        encode = encode_offset_list if self.language == CPP else encode_offset_table
+        self._tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, encode(table))
 
     def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
         """A request of the broker, which expects no answer. False if the client is gone or does not read."""

@@ -11,9 +11,8 @@ from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
+from posthouse.protocols.rocketmq.remoting.call import Call, Caller, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +53,22 @@ def update(call: Call) -> Coroutine[Any, Any, None]:
 
 async def _update(call: Call, group: str, new: NewOffset) -> None:
     server = call.connection.server
-    if _is_new(server, group, new):
-        [wrong] = await server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new])
+    if _is_wanted(call.connection, group, new):
+        [wrong] = await server.broker.groups.offsets.commit(
+            GroupId(group), _NOBODY, [new], is_progress=True
+        )
         if wrong is not None:
             raise wrong
     call.answer()
 
 
-def commit(server: RemotingServer, group: str, new: NewOffset) -> None:
+def commit(connection: Caller, group: str, new: NewOffset) -> None:
     """Without an answer: if it fails, the client commits a later one soon."""
-    if not _is_new(server, group, new):
+    if not _is_wanted(connection, group, new):
         return
-    committing = server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new])
+    committing = connection.server.broker.groups.offsets.commit(
+        GroupId(group), _NOBODY, [new], is_progress=True
+    )
 
     def ended(done: Any) -> None:
         error = done.exception() or done.result()[0]
@@ -79,7 +82,15 @@ def commit(server: RemotingServer, group: str, new: NewOffset) -> None:
     committing.add_done_callback(ended)
 
 
-def _is_new(server: RemotingServer, group: str, new: NewOffset) -> bool:
+def _is_wanted(connection: Caller, group: str, new: NewOffset) -> bool:
+    """Whether it is new, and not from before the group was reset."""
+    server = connection.server
+    if (
+        group in server.resets
+        and server.clients.shares_offsets(connection, group)
+        and server.resets.drops(group, new.partition, new.offset)
+    ):
+        return False
     offsets = server.broker.groups.offsets
     known = offsets.get(GroupId(group), new.partition)
     if known is None or known.offset != new.offset or offsets.are_in_flight(GroupId(group)):
