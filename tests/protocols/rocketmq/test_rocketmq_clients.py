@@ -1,5 +1,6 @@
 """The registry of clients, without connections of the network."""
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -9,6 +10,8 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq import clients as module
 from posthouse.protocols.rocketmq.clients import EXPIRY_SECONDS, Clients, compile_filter
+from posthouse.protocols.rocketmq.codec.codes import RequestCode
+from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.heartbeats import (
     BROADCASTING,
     CLUSTERING,
@@ -37,6 +40,11 @@ class Connection:
 
     def members_changed(self, group: str) -> None:
         self.told.append(group)
+
+    def ask(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
+    ) -> "asyncio.Future[Command]":
+        raise NotImplementedError
 
     def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         raise NotImplementedError
@@ -264,3 +272,21 @@ def test_who_shares_the_offsets_of_a_group(clients: Clients) -> None:
     ]
     clients.leave(one)
     assert clients.consumers("g") == []
+
+
+def test_the_connection_of_a_client(clients: Clients, clock: ManualClock) -> None:
+    one, two = Connection(), Connection()
+    assert clients.connection_of("a") is None
+    beat(clients, one, "a")
+    beat(clients, two, "a")
+    beat(clients, one, "a")
+    beat(clients, one, "b")
+    assert clients.connection_of("a") is two
+    clients.leave(two)
+    assert clients.connection_of("a") is one
+    clock.advance(EXPIRY_SECONDS / 2)
+    beat(clients, one, "b")
+    clock.advance(EXPIRY_SECONDS / 2 + 1)
+    clients.forget_silent()
+    assert clients.connection_of("a") is None
+    assert clients.connection_of("b") is one

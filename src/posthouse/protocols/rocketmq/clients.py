@@ -4,6 +4,7 @@ Each client has its own subscriptions: two of one group that subscribe different
 for, of the queues that each of them reads.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -13,6 +14,8 @@ from posthouse.broker.filters.sql import compile_sql
 from posthouse.broker.filters.tags import compile_tags
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import BadRequest, InvalidFilter
+from posthouse.protocols.rocketmq.codec.codes import RequestCode
+from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.heartbeats import (
     BROADCASTING,
     SQL_EXPRESSION,
@@ -39,6 +42,12 @@ class ClientConnection(Protocol):
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
+
+    def ask(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
+    ) -> "asyncio.Future[Command]":
+        """A request of the broker to the client. Raises Unavailable if it cannot be sent; so does the future
+        if no answer comes."""
 
     def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         """Tell the client to go on at these offsets, by queue."""
@@ -84,6 +93,8 @@ class Clients:
         """Ids by group and connection."""
         self._producers: dict[str, dict[ClientConnection, None]] = {}
         """By group, the one that was asked last at the end."""
+        self._by_id: dict[str, dict[ClientConnection, None]] = {}
+        """The one that has connected last at the end."""
 
     def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> list[ConsumerGroup]:
         """Returns the groups that this client was not a member of. Raises InvalidFilter and BadRequest, and
@@ -106,6 +117,7 @@ class Clients:
             self._producers.setdefault(name, {}).setdefault(connection)
         client.groups, client.filters = groups, filters
         self._connections.setdefault(connection, clients)[client.id] = client
+        self._by_id.setdefault(client.id, {}).setdefault(connection)
         for name in groups.keys() - before.keys():
             self._consumers.setdefault(name, {}).setdefault(connection, {})[client.id] = None
         for name in before.keys() - groups.keys():
@@ -148,6 +160,10 @@ class Clients:
                 return True
         return False
 
+    def connection_of(self, id: str) -> ClientConnection | None:
+        """That of the client with this id: the last, if it has several."""
+        return next(reversed(self._by_id.get(id, {})), None)
+
     def unregister(
         self, connection: ClientConnection, client_id: str, producer_group: str, consumer_group: str
     ) -> None:
@@ -168,6 +184,8 @@ class Clients:
     def leave(self, connection: ClientConnection) -> None:
         """The connection is lost."""
         clients = self._connections.pop(connection, {})
+        for id in clients:
+            self._remove_id(id, connection)
         for name in {name for client in clients.values() for name in client.producer_groups}:
             self._remove_producer(name, connection)
         left = [(name, client.id) for client in clients.values() for name in client.groups]
@@ -183,6 +201,7 @@ class Clients:
         for connection, clients in list(self._connections.items()):
             for client in [each for each in clients.values() if each.seen < expired]:
                 del clients[client.id]
+                self._remove_id(client.id, connection)
                 for name in client.producer_groups:
                     self._remove_producer(name, connection)
                 for name in client.groups:
@@ -201,6 +220,12 @@ class Clients:
             if connection.check_transaction(id, message):
                 return True
         return False
+
+    def _remove_id(self, id: str, connection: ClientConnection) -> None:
+        connections = self._by_id[id]
+        del connections[connection]
+        if not connections:
+            del self._by_id[id]
 
     def _remove_producer(self, group: str, connection: ClientConnection) -> None:
         """Unless another client of the connection is one."""

@@ -11,7 +11,7 @@ from posthouse.model.topics import Topic
 from posthouse.protocols.request_metrics import ApiMetrics
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
-from posthouse.protocols.rocketmq.names import check_group_name
+from posthouse.protocols.rocketmq.names import check_group_name, topic_name
 from posthouse.protocols.rocketmq.remoting.errors import Refused, code_of, remark_of
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
@@ -55,6 +55,12 @@ def check_may_consume(call: "Call", group: str) -> None:
     check_group_name(group)
     if not call.connection.guard.allows(Operation.READ, Kind.GROUP, group):
         raise AccessRefused(f"no permission to consume in the group {group!r}")
+
+
+def check_may_describe(call: "Call", name: str) -> None:
+    """`name` is the topic's in RocketMQ. Raises AccessRefused and InvalidTopicName."""
+    if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
+        raise AccessRefused(f"no permission to describe topic {name!r}")
 
 
 def check_may_read(call: "Call", topic: Topic, name: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.model.errors import Unavailable
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
@@ -43,6 +44,9 @@ _FIELD_BYTES: Final = 100
 _READS_AT_ONCE: Final = 4
 _LONGEST_LANGUAGE: Final = 20
 _MOST_OPAQUE: Final = 0x7FFFFFFF
+_MOST_ASKED: Final = 1000
+ANSWER_SECONDS: Final = 5.0
+"""For a client to answer the broker."""
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -61,6 +65,8 @@ class RemotingConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._calls = 0
         self._opaque = 0
+        self._asked: dict[int, asyncio.Future[Command]] = {}
+        """What the client has been asked, by `opaque`."""
         self._software = ""
         self.language = ""
         self.version = 0
@@ -107,6 +113,8 @@ class RemotingConnection(asyncio.Protocol):
             self._listener.offended(self)
         self._is_lost = True
         self._decoder.forget()
+        for asked in list(self._asked.values()):
+            self._give_up(asked)
         for task in self._tasks:
             task.cancel()
         self.server.clients.leave(self)
@@ -124,7 +132,9 @@ class RemotingConnection(asyncio.Protocol):
         except BadFrame as error:
             requests, fault = list(error.commands), error
         for request in requests:
-            if not request.is_response:  # nothing is asked of clients that has an answer
+            if request.is_response:
+                self._answered(request)
+            else:
                 self._start(request)
         if fault is None:
             self._flow.count()
@@ -224,12 +234,39 @@ class RemotingConnection(asyncio.Protocol):
         encode = encode_offset_list if self.language == CPP else encode_offset_table
         self._tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, encode(table))
 
-    def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
-        """A request of the broker, which expects no answer. False if the client is gone or does not read."""
+    def ask(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
+    ) -> "asyncio.Future[Command]":
+        if len(self._asked) >= _MOST_ASKED or not self._tell(code, fields, body, flag=0):
+            raise Unavailable(f"the client at {self.peer} cannot be asked now")
+        opaque = self._opaque
+        answer = self._asked[opaque] = self._loop.create_future()
+        deadline = self._loop.call_later(ANSWER_SECONDS, self._give_up, answer)
+
+        def ended(_: "asyncio.Future[Command]") -> None:
+            deadline.cancel()
+            self._asked.pop(opaque, None)
+
+        answer.add_done_callback(ended)
+        return answer
+
+    def _answered(self, command: Command) -> None:
+        asked = self._asked.pop(command.opaque, None)  # None if it comes too late
+        if asked is not None and not asked.done():
+            asked.set_result(command)
+
+    def _give_up(self, asked: "asyncio.Future[Command]") -> None:
+        if not asked.done():
+            asked.set_exception(Unavailable(f"the client at {self.peer} does not answer"))
+
+    def _tell(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b"", *, flag: int = ONEWAY
+    ) -> bool:
+        """A request of the broker. False if the client is gone or does not read."""
         if self._is_lost or self._flow.outbox.is_congested:
             return False
         self._opaque = self._opaque % _MOST_OPAQUE + 1
-        request = Command(code, self._opaque, ONEWAY, fields=fields, body=body)
+        request = Command(code, self._opaque, flag, fields=fields, body=body)
         self._flow.outbox.send(encode_command(request))
         return True
 

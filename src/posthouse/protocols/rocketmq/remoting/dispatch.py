@@ -10,6 +10,7 @@ from posthouse.protocols.rocketmq.remoting.handlers import (
     membership,
     offsets,
     pull,
+    replies,
     resets,
     retries,
     routes,
@@ -40,6 +41,8 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: resets.reset,
     RequestCode.SEND_MESSAGE_V2: send.send_v2,
     RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
+    RequestCode.SEND_REPLY_MESSAGE: replies.reply,
+    RequestCode.SEND_REPLY_MESSAGE_V2: replies.reply_v2,
     RequestCode.LITE_PULL_MESSAGE: pull.pull,
 }
 API_NAMES: Final[Mapping[int, str]] = {code: RequestCode(code).name.lower() for code in HANDLERS}

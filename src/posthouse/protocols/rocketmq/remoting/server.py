@@ -16,7 +16,6 @@ from posthouse.protocols.rocketmq.queue_locks import QueueLocks
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
 
-CLUSTER: Final = "posthouse"
 BROKER: Final = "posthouse"
 """The name of the one broker in routes. Clients keep offsets under it, so it never changes."""
 _SWEEP_SECONDS: Final = 10.0
