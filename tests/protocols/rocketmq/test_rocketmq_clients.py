@@ -41,9 +41,7 @@ class Connection:
     def members_changed(self, group: str) -> None:
         self.told.append(group)
 
-    def ask(
-        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
-    ) -> "asyncio.Future[Command]":
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
         raise NotImplementedError
 
     def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:

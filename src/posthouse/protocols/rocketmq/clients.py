@@ -38,14 +38,12 @@ class ClientConnection(Protocol):
     """Of the client, as in its requests."""
 
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
-        """Ask the client what was decided. False if it cannot be asked now."""
+        """Ask the client what was decided of a half message. False if it cannot be asked now."""
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
 
-    def ask(
-        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
-    ) -> "asyncio.Future[Command]":
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
         """A request of the broker to the client. Raises Unavailable if it cannot be sent; so does the future
         if no answer comes."""
 
@@ -146,11 +144,21 @@ class Clients:
     def consumers(self, group: str) -> list[Member]:
         """As `members`; a client with several connections may be there several times."""
         return [
-            Member(
-                connection=connection, client=id, group=self._connections[connection][id].groups[group]
-            )
+            Member(connection=connection, client=id, group=self._connections[connection][id].groups[group])
             for connection, ids in self._consumers.get(group, {}).items()
             for id in ids
+        ]
+
+    def consumer_groups(self) -> list[str]:
+        return list(self._consumers)
+
+    def producers(self, group: str) -> list[tuple[ClientConnection, str]]:
+        """Clients of the group, with their ids."""
+        return [
+            (connection, client.id)
+            for connection in self._producers.get(group, {})
+            for client in self._connections[connection].values()
+            if group in client.producer_groups
         ]
 
     def shares_offsets(self, connection: ClientConnection, group: str) -> bool:

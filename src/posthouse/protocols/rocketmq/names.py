@@ -32,6 +32,10 @@ _RESERVED: Final = frozenset(
 """Of upstream's own messages. Posthouse keeps those elsewhere."""
 
 
+SYSTEM_TOPICS: Final = (DEFAULT_TOPIC, REPLY_TOPIC)
+"""That have a route, and are no topics of the log."""
+
+
 def topic_name(name: str) -> str:
     """The name in the log. Raises InvalidTopicName."""
     translated = name.replace("%", ".")

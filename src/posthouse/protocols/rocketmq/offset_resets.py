@@ -4,7 +4,7 @@
     told      it is told; it gives up what it has of the queue, and then begins at the new offset
 
 Until it has begun there, members still commit how far they had come before: such commits are dropped. Clients
-take up to 10 s to begin anew. In memory: after a restart the offset of the reset is what new members begin with.
+take up to 10 s to begin anew. In memory: after a restart the offset of the reset is where new members begin.
 """
 
 from collections.abc import Callable, Mapping

@@ -68,7 +68,7 @@ async def test_a_reply(broker: AsyncBroker, client: RemotingClient, asking: Remo
 
 
 async def test_long_names_and_several_replies(client: RemotingClient, asking: RemotingClient) -> None:
-    fields = {
+    fields: dict[str, str | int] = {
         "producerGroup": "p",
         "topic": TOPIC,
         "defaultTopic": "TBW102",

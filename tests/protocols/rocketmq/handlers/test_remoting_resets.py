@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from posthouse.model.errors import StorageFull
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.offset_commit import (
     OffsetCommitRequest,
@@ -94,7 +95,7 @@ async def test_one_queue_to_an_offset(client: RemotingClient, topic: None) -> No
     assert await committed(client) == 3
     assert await reset(client, queueId=0, offset=-1, timestamp=START + 5000) == {0: 5}
     for wrong in (11, -2):
-        fields = {"group": "g", "topic": "t", "queueId": 0, "offset": wrong}
+        fields: dict[str, str | int] = {"group": "g", "topic": "t", "queueId": 0, "offset": wrong}
         answer = await client.request(RESET, fields)
         assert answer.code == ResponseCode.SYSTEM_ERROR
         assert "0 to 10" in (answer.remark or "")
@@ -162,8 +163,8 @@ async def test_over_http(broker: AsyncBroker, client: RemotingClient, consumer: 
     waiting = asyncio.create_task(pull(consumer, 10, wait_ms=60_000))
     await asyncio.sleep(0)
     async with httpx.AsyncClient(base_url=f"http://{broker.address('admin')}") as http:
-        answer = await http.post("/v1/groups/g/reset", json={"to": "offset:4"})
-        assert answer.status_code == 200, answer.text
+        done = await http.post("/v1/groups/g/reset", json={"to": "offset:4"})
+        assert done.status_code == 200, done.text
     answer = await waiting
     assert (answer.code, answer.fields["nextBeginOffset"]) == (MOVED, "4")
 
@@ -175,9 +176,7 @@ async def test_by_a_client_of_kafka(
     await asyncio.sleep(0)
     async with Wire(broker.kafka) as wire:
         place = OffsetCommitRequestPartition(partition_index=0, committed_offset=6)
-        topics = [
-            OffsetCommitRequestTopic(topic_id=broker.app.broker.topic("t").id, partitions=[place])
-        ]
+        topics = [OffsetCommitRequestTopic(topic_id=broker.app.broker.topic("t").id, partitions=[place])]
         stored = await wire.ask(OffsetCommitRequest(group_id="g", topics=topics), OffsetCommitResponse)
         assert stored.topics[0].partitions[0].error_code == 0
     answer = await waiting
@@ -249,12 +248,12 @@ async def test_a_reset_that_is_not_stored_moves_nobody(
 
     def fail(puts: object) -> "asyncio.Future[object]":
         failed = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_soon(failed.set_exception, ConnectionError("storage"))
+        asyncio.get_running_loop().call_soon(failed.set_exception, StorageFull("no space"))
         return failed
 
     monkeypatch.setattr(offsets, "_store", fail)
     waiting = await client.request(RESET, {"group": "g", "topic": "t", "timestamp": START})
-    assert waiting.code == ResponseCode.SYSTEM_ERROR
+    assert waiting.code == ResponseCode.SERVICE_NOT_AVAILABLE
     monkeypatch.undo()
     assert "g" not in server_of(broker).resets
     assert offsets.get(GroupId("g"), broker.app.broker.topic("t").partition(0)) == before

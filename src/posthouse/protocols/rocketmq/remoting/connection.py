@@ -234,9 +234,7 @@ class RemotingConnection(asyncio.Protocol):
         encode = encode_offset_list if self.language == CPP else encode_offset_table
         self._tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, encode(table))
 
-    def ask(
-        self, code: RequestCode, fields: dict[str, str], body: bytes = b""
-    ) -> "asyncio.Future[Command]":
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
         if len(self._asked) >= _MOST_ASKED or not self._tell(code, fields, body, flag=0):
             raise Unavailable(f"the client at {self.peer} cannot be asked now")
         opaque = self._opaque

@@ -41,6 +41,7 @@ class RemotingServer:
         self.resets = OffsetResets(broker.monotonic)
         broker.groups.offsets.follow_moves(self._group_moved)
         broker.half_messages.ask_by(self.clients.ask)
+        self.started_ms = broker.now_ms()
         self._swept = broker.monotonic()
 
     def sweep(self) -> None:

@@ -53,9 +53,7 @@ def update(call: Call) -> Coroutine[Any, Any, None]:
 async def _update(call: Call, group: str, new: NewOffset) -> None:
     server = call.connection.server
     if _is_wanted(call.connection, group, new):
-        [wrong] = await server.broker.groups.offsets.commit(
-            GroupId(group), _NOBODY, [new], is_progress=True
-        )
+        [wrong] = await server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new], is_progress=True)
         if wrong is not None:
             raise wrong
     call.answer()

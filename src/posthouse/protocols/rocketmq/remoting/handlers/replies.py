@@ -24,7 +24,7 @@ from posthouse.protocols.rocketmq.remoting.handlers.send import SHORT_NAMES
 
 _NO_MESSAGE: Final = "0"
 """In place of an id: clients read one."""
-_PASSED_ON: Final = (
+_PASSED_ON: Final[tuple[str, ...]] = (
     "producerGroup",
     "topic",
     "defaultTopic",
@@ -76,9 +76,7 @@ async def _reply(call: Call, client: str, properties: dict[str, str]) -> None:
         "storeTimestamp": now,
     }
     try:
-        answer = await waiting.ask(
-            RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, bytes(call.request.body)
-        )
+        answer = await waiting.ask(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, bytes(call.request.body))
     except Unavailable as error:
         raise Refused(ResponseCode.SYSTEM_ERROR, str(error)) from None
     if answer.code != ResponseCode.SUCCESS:

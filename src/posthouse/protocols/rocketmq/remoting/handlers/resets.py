@@ -12,10 +12,10 @@ from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue, encode_offset_list, encode_offset_table
 from posthouse.protocols.rocketmq.codec.codes import CPP, ResponseCode
-from posthouse.protocols.rocketmq.names import retry_topic
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import BROKER, RemotingServer
+from posthouse.protocols.rocketmq.remoting.handlers.groups import exists
+from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 _TOOL: Final = MemberIdentity(member=MemberId(""))
 _ALL: Final = -1
@@ -30,7 +30,7 @@ def reset(call: Call) -> Coroutine[Any, Any, None]:
     missing = missing_to_commit(call.connection.guard, group, topic.name)
     if missing is not None:
         raise AccessRefused(f"no permission to {missing} topic {name!r}")
-    if not _exists(server, group):
+    if not exists(server, group):
         raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}")
     queue = call.number("queueId", _ALL)
     if queue != _ALL:
@@ -39,17 +39,7 @@ def reset(call: Call) -> Coroutine[Any, Any, None]:
     return _reset(call, group, name, topic, range(topic.partitions), _NONE)
 
 
-def _exists(server: RemotingServer, group: str) -> bool:
-    return (
-        server.broker.groups.offsets.has(GroupId(group))
-        or server.topics.find(retry_topic(group)) is not None
-        or bool(server.clients.members(group))
-    )
-
-
-async def _reset(
-    call: Call, group: str, name: str, topic: Topic, queues: Sequence[int], offset: int
-) -> None:
+async def _reset(call: Call, group: str, name: str, topic: Topic, queues: Sequence[int], offset: int) -> None:
     broker = call.connection.server.broker
     id = GroupId(group)
     timestamp = call.number("timestamp", _NONE)
