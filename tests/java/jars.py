@@ -15,6 +15,8 @@ CACHE = Path(__file__).parents[2] / "build" / "java"
 
 CLIENTS = ("org.apache.kafka:kafka-clients",)
 STREAMS = (*CLIENTS, "org.apache.kafka:kafka-streams")
+ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools",)
+ROCKETMQ_VERSION = "5.5.0"
 CONNECT = (*CLIENTS, "org.apache.kafka:connect-runtime", "org.apache.kafka:connect-file")
 
 _FETCH_SECONDS = 100
@@ -42,18 +44,22 @@ class Unavailable(Exception):
     """Java, Maven or the jars are not to be had here."""
 
 
-def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
+def fetched(
+    name: str, artifacts: Sequence[str], cache: Path = CACHE, *, version: str = KAFKA_VERSION
+) -> Path:
     """The directory with the jars of `artifacts` and all that they need. Raises Unavailable."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         raise Unavailable(f"there is no {', '.join(missing)} on this machine")
-    directory = cache / f"{name}-{KAFKA_VERSION}"
+    directory = cache / f"{name}-{version}"
     mark = directory / "complete"
     if mark.exists():
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    (directory / "pom.xml").write_text(_POM.format(dependencies="".join(map(_dependency, artifacts))))
+    (directory / "pom.xml").write_text(
+        _POM.format(dependencies="".join(_dependency(each, version) for each in artifacts))
+    )
     settings = cache / "settings.xml"
     settings.write_text("<settings/>\n")
     command = ["mvn", "--batch-mode", "--quiet", "--settings", str(settings)]
@@ -97,9 +103,9 @@ def java(class_path: str, main: str, *arguments: str) -> list[str]:
     return ["java", *options, "-cp", class_path, main, *arguments]
 
 
-def _dependency(artifact: str) -> str:
+def _dependency(artifact: str, version: str) -> str:
     group, name = artifact.split(":")
-    return _DEPENDENCY.format(group=group, artifact=name, version=KAFKA_VERSION)
+    return _DEPENDENCY.format(group=group, artifact=name, version=version)
 
 
 def _surroundings(cache: Path) -> dict[str, str]:
