@@ -89,6 +89,12 @@ async def test_a_topic_is_deleted(broker: AsyncBroker, client: RemotingClient) -
     assert (await client.request(DELETE, {"topic": "a b"})).code == ResponseCode.MESSAGE_ILLEGAL
 
 
+async def test_no_topic_has_an_order_of_its_own(client: RemotingClient) -> None:
+    fields = {"namespace": "ORDER_TOPIC_CONFIG", "key": "t"}
+    assert (await client.request(RequestCode.DELETE_KV_CONFIG, fields)).code == 0
+    assert (await client.request(100, fields)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
 async def test_lists(broker: AsyncBroker, client: RemotingClient) -> None:
     await broker.app.broker.create_topics([NewTopic(name="orders.v1", partitions=3)])
     assert (await client.beat("c", group("g", t="*"))).code == 0

@@ -47,6 +47,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.LOCK_BATCH_MQ: locks.lock,
     RequestCode.UNLOCK_BATCH_MQ: locks.unlock,
     RequestCode.CHECK_CLIENT_CONFIG: membership.check_filter,
+    RequestCode.DELETE_KV_CONFIG: topics.delete_order,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: routes.route,
     RequestCode.GET_BROKER_CLUSTER_INFO: broker_info.cluster,
     RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: groups.create,

@@ -140,3 +140,10 @@ def delete_route(call: Call) -> None:
     if call.connection.server.topics.find(name) is not None:
         raise Refused(ResponseCode.SYSTEM_ERROR, f"topic {name!r} exists; delete it in the broker (215)")
     call.answer()
+
+
+def delete_order(call: Call) -> None:
+    """Tools delete what the name server may know of the order of a topic, when they have deleted the topic. No
+    topic has an order of its own, so there is nothing to delete."""
+    call.text("key")
+    call.answer()
