@@ -22,6 +22,7 @@ CONNECT = (
 )
 ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
 """The last of 4.x."""
+ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools:5.5.0",)
 ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
 
 _FETCH_SECONDS = 100
@@ -62,7 +63,9 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
-    (directory / "pom.xml").write_text(_POM.format(dependencies="".join(map(_dependency, artifacts))))
+    (directory / "pom.xml").write_text(
+        _POM.format(dependencies="".join(_dependency(each) for each in artifacts))
+    )
     settings = cache / "settings.xml"
     settings.write_text("<settings/>\n")
     command = ["mvn", "--batch-mode", "--quiet", "--settings", str(settings)]
@@ -96,7 +99,17 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     changed = max(each.stat().st_mtime for each in source.parent.glob("*.java"))
     if not built.exists() or built.stat().st_mtime < changed:
         built.unlink(missing_ok=True)
-        command = ["javac", "-nowarn", "-cp", path, "-sourcepath", str(source.parent), "-d", str(classes), str(source)]
+        command = [
+            "javac",
+            "-nowarn",
+            "-cp",
+            path,
+            "-sourcepath",
+            str(source.parent),
+            "-d",
+            str(classes),
+            str(source),
+        ]
         run = subprocess.run(command, capture_output=True, text=True, env=_surroundings(cache), check=False)
         assert run.returncode == 0, run.stderr
     return f"{classes}:{path}"

@@ -111,9 +111,7 @@ def test_other_protocols(rocketmq: Path, broker: ThreadBroker, start: Program, t
     producer.produce("inbox", "ohne alles")
     assert producer.flush(30) == 0
 
-    program = start(
-        rocketmq, "rocketmq/Steps.java", broker.address("rocketmq"), "write:shop", "read:inbox:3"
-    )
+    program = start(rocketmq, "rocketmq/Steps.java", broker.address("rocketmq"), "write:shop", "read:inbox:3")
     assert sorted(finish(program, tmp_path / "stderr-0")) == [
         "done read:inbox:3",
         "done write:shop",

@@ -499,6 +499,10 @@ class Broker:
         await self._group_scopes.forget_topics([topic.id for topic in topics])
         self._wake_readers_of(topics)
 
+    def wake_readers_of(self, partition: PartitionId) -> None:
+        """Those that wait for records there look again."""
+        self._long_poll.wake(partition)
+
     def _wake_readers_of(self, topics: Sequence[Topic]) -> None:
         for topic in topics:
             for partition in topic.partition_ids():

@@ -74,6 +74,10 @@ class RemotingClient:
     def oneway(self, code: int, fields: Mapping[str, str | int] | None = None, body: bytes = b"") -> None:
         self.writer.write(encode_command(self._command(code, fields, body, ONEWAY)))
 
+    def respond(self, asked: Command, code: int = 0, body: bytes = b"", remark: str | None = None) -> None:
+        """Answer what the broker has asked."""
+        self.writer.write(encode_command(asked.answer(code, remark=remark, body=body)))
+
     def _command(self, code: int, fields: Mapping[str, str | int] | None, body: bytes, flag: int) -> Command:
         self._opaque += 1
         texts = {name: str(value) for name, value in (fields or {}).items()}
@@ -86,7 +90,6 @@ class RemotingClient:
         try:
             while data := await self.reader.read(2**16):
                 for command in decoder.feed(data):
-                    assert command.is_response or command.is_oneway
                     if command.is_response:
                         assert command.serialization is self.serialization
                         waiting = self._waiting.pop(command.opaque)
@@ -107,7 +110,7 @@ class RemotingClient:
     def send_fields(
         self, topic: str, *, queue: int = 0, properties: Mapping[str, str] | None = None, **others: str | int
     ) -> dict[str, str | int]:
-        """For SEND_MESSAGE_V2: see `send._V2` for the names of others."""
+        """For SEND_MESSAGE_V2: see `send.SHORT_NAMES` for the names of others."""
         return {
             "a": "producers",
             "b": topic,

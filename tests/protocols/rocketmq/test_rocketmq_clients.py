@@ -1,5 +1,8 @@
 """The registry of clients, without connections of the network."""
 
+import asyncio
+from collections.abc import Mapping
+
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
@@ -7,7 +10,11 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq import clients as module
 from posthouse.protocols.rocketmq.clients import EXPIRY_SECONDS, Clients, compile_filter
+from posthouse.protocols.rocketmq.codec.codes import RequestCode
+from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.heartbeats import (
+    BROADCASTING,
+    CLUSTERING,
     SQL_EXPRESSION,
     ConsumerGroup,
     Heartbeat,
@@ -17,6 +24,10 @@ from tests.protocols.rocketmq.remoting_client import group
 
 
 class Connection:
+    peer = "127.0.0.1:1"
+    language = "GO"
+    version = 317
+
     def __init__(self) -> None:
         self.told: list[str] = []
         self.asked: list[int] = []
@@ -29,6 +40,12 @@ class Connection:
 
     def members_changed(self, group: str) -> None:
         self.told.append(group)
+
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
+        raise NotImplementedError
+
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        raise NotImplementedError
 
     def all_told(self) -> list[str]:
         told, self.told = sorted(self.told), []
@@ -236,3 +253,38 @@ def test_producers_that_have_left_are_not_asked(clock: ManualClock) -> None:
     clients.forget_silent()
     assert not clients.ask(6, half_message("e"))
     assert clients._producers == {}
+
+
+def test_who_shares_the_offsets_of_a_group(clients: Clients) -> None:
+    one, two = Connection(), Connection()
+    alone = ConsumerGroup(name="g", subscriptions=(), message_model=BROADCASTING)
+    beat(clients, one, "a", alone)
+    assert not clients.shares_offsets(one, "g")
+    beat(clients, one, "b", group("g", t="*"))
+    assert clients.shares_offsets(one, "g")
+    assert not clients.shares_offsets(two, "g")
+    assert not clients.shares_offsets(one, "h")
+    assert [(each.client, each.group.message_model) for each in clients.consumers("g")] == [
+        ("a", BROADCASTING),
+        ("b", CLUSTERING),
+    ]
+    clients.leave(one)
+    assert clients.consumers("g") == []
+
+
+def test_the_connection_of_a_client(clients: Clients, clock: ManualClock) -> None:
+    one, two = Connection(), Connection()
+    assert clients.connection_of("a") is None
+    beat(clients, one, "a")
+    beat(clients, two, "a")
+    beat(clients, one, "a")
+    beat(clients, one, "b")
+    assert clients.connection_of("a") is two
+    clients.leave(two)
+    assert clients.connection_of("a") is one
+    clock.advance(EXPIRY_SECONDS / 2)
+    beat(clients, one, "b")
+    clock.advance(EXPIRY_SECONDS / 2 + 1)
+    clients.forget_silent()
+    assert clients.connection_of("a") is None
+    assert clients.connection_of("b") is one

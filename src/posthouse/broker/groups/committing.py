@@ -48,6 +48,10 @@ class NewOffset:
     metadata: str = ""
 
 
+FollowMoves = Callable[[GroupId, Sequence[NewOffset]], Callable[[], None]]
+"""What is returned is called if the offsets could not be stored."""
+
+
 class GroupOffsets:
     def __init__(
         self,
@@ -71,6 +75,7 @@ class GroupOffsets:
         self._last_commit: asyncio.Future[list[Outcome]] | None = None
         self._in_flight: dict[GroupId, asyncio.Future[list[Outcome]]] = {}
         """The last commit of each group that has one under way."""
+        self._follow_moves: list[FollowMoves] = []
         self.unstable = unstable
         self._share_groups = share_groups
         shared = storage.shared_state
@@ -99,22 +104,32 @@ class GroupOffsets:
         """Whether any group has an offset in the partition."""
         return self._offsets.is_read(partition)
 
+    def follow_moves(self, moved: FollowMoves) -> None:
+        """`moved` is called when offsets are on their way to storage that no member commits: the group is
+        reset. For protocols that keep the members of their groups themselves, and have to tell them."""
+        self._follow_moves.append(moved)
+
     def commit(
-        self, group: GroupId, identity: MemberIdentity, offsets: Sequence[NewOffset]
+        self,
+        group: GroupId,
+        identity: MemberIdentity,
+        offsets: Sequence[NewOffset],
+        *,
+        is_progress: bool = False,
     ) -> "asyncio.Future[list[PosthouseError | None]]":
-        """Commit all valid offsets together. One result for each: None, or the error.
+        """Commit all valid offsets together. One result for each: None, or the error. `is_progress` says that
+        a consumer has come so far which is a member only for its protocol.
 
         Raises if the member may not commit at all.
         """
         self.check_member(group, identity)
         results = [self.wrong_with(offset, group, identity) for offset in offsets]
-        puts = self.puts(
-            group, [offset for offset, wrong in zip(offsets, results, strict=True) if wrong is None]
-        )
+        valid = [offset for offset, wrong in zip(offsets, results, strict=True) if wrong is None]
         done: asyncio.Future[list[PosthouseError | None]] = asyncio.get_running_loop().create_future()
-        if not puts:
+        if not valid:
             done.set_result(results)
             return done
+        is_move = not is_progress and not identity.member and identity.generation == NO_GENERATION
 
         def finish(committed: "asyncio.Future[list[Outcome]]") -> None:
             error = committed.exception()
@@ -125,7 +140,7 @@ class GroupOffsets:
             else:
                 done.set_exception(error)
 
-        self._store_of(group, puts).add_done_callback(finish)
+        self._store_of(group, self.puts(group, valid), valid if is_move else ()).add_done_callback(finish)
         return done
 
     async def commit_in_turns(
@@ -149,14 +164,20 @@ class GroupOffsets:
                 if topic not in self._storage.topics:
                     raise UnknownPartition(f"the topic {topic.hex()} was deleted meanwhile")
             if puts:
-                await self._store_of(group, puts)
+                await self._store_of(group, puts, offsets if not identity.member else ())
 
-    def _store_of(self, group: GroupId, puts: list[Put]) -> "asyncio.Future[list[Outcome]]":
+    def _store_of(
+        self, group: GroupId, puts: list[Put], moved: Sequence[NewOffset]
+    ) -> "asyncio.Future[list[Outcome]]":
         def ended(stored: "asyncio.Future[list[Outcome]]") -> None:
             if self._in_flight.get(group) is stored:
                 del self._in_flight[group]
+            if stored.cancelled() or stored.exception() is not None:
+                for each in undo:
+                    each()
 
         stored = self._in_flight[group] = self._store(puts)
+        undo = [follow(group, moved) for follow in self._follow_moves] if moved else []
         stored.add_done_callback(ended)
         return stored
 

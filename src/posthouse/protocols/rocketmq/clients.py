@@ -4,6 +4,7 @@ Each client has its own subscriptions: two of one group that subscribe different
 for, of the queues that each of them reads.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
@@ -13,7 +14,10 @@ from posthouse.broker.filters.sql import compile_sql
 from posthouse.broker.filters.tags import compile_tags
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import BadRequest, InvalidFilter
+from posthouse.protocols.rocketmq.codec.codes import RequestCode
+from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.heartbeats import (
+    BROADCASTING,
     SQL_EXPRESSION,
     TAG_EXPRESSION,
     ConsumerGroup,
@@ -28,11 +32,32 @@ MOST_HEARTBEAT_BYTES: Final = 1024 * 1024
 
 
 class ClientConnection(Protocol):
+    peer: str
+    language: str
+    version: int
+    """Of the client, as in its requests."""
+
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
-        """Ask the client what was decided. False if it cannot be asked now."""
+        """Ask the client what was decided of a half message. False if it cannot be asked now."""
 
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
+
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
+        """A request of the broker to the client. Raises Unavailable if it cannot be sent; so does the future
+        if no answer comes."""
+
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Tell the client to go on at these offsets, by queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A client that consumes in a group."""
+
+    connection: ClientConnection
+    client: str
+    group: ConsumerGroup
 
 
 def compile_filter(expression_type: str, expression: str) -> Filter:
@@ -66,6 +91,8 @@ class Clients:
         """Ids by group and connection."""
         self._producers: dict[str, dict[ClientConnection, None]] = {}
         """By group, the one that was asked last at the end."""
+        self._by_id: dict[str, dict[ClientConnection, None]] = {}
+        """The one that has connected last at the end."""
 
     def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> None:
         """Raises InvalidFilter and BadRequest, and then nothing has changed. `size` is that of the heartbeat."""
@@ -87,6 +114,7 @@ class Clients:
             self._producers.setdefault(name, {}).setdefault(connection)
         client.groups, client.filters = groups, filters
         self._connections.setdefault(connection, clients)[client.id] = client
+        self._by_id.setdefault(client.id, {}).setdefault(connection)
         for name in groups.keys() - before.keys():
             self._consumers.setdefault(name, {}).setdefault(connection, {})[client.id] = None
         for name in before.keys() - groups.keys():
@@ -111,6 +139,37 @@ class Clients:
         by_connection = self._consumers.get(group, {}).values()
         return list(dict.fromkeys(id for ids in by_connection for id in ids))
 
+    def consumers(self, group: str) -> list[Member]:
+        """As `members`; a client with several connections may be there several times."""
+        return [
+            Member(connection=connection, client=id, group=self._connections[connection][id].groups[group])
+            for connection, ids in self._consumers.get(group, {}).items()
+            for id in ids
+        ]
+
+    def consumer_groups(self) -> list[str]:
+        return list(self._consumers)
+
+    def producers(self, group: str) -> list[tuple[ClientConnection, str]]:
+        """Clients of the group, with their ids."""
+        return [
+            (connection, client.id)
+            for connection in self._producers.get(group, {})
+            for client in self._connections[connection].values()
+            if group in client.producer_groups
+        ]
+
+    def shares_offsets(self, connection: ClientConnection, group: str) -> bool:
+        """Whether a client of the connection consumes in the group, which has its offsets in the broker."""
+        for id in self._consumers.get(group, {}).get(connection, ()):
+            if self._connections[connection][id].groups[group].message_model != BROADCASTING:
+                return True
+        return False
+
+    def connection_of(self, id: str) -> ClientConnection | None:
+        """That of the client with this id: the last, if it has several."""
+        return next(reversed(self._by_id.get(id, {})), None)
+
     def unregister(
         self, connection: ClientConnection, client_id: str, producer_group: str, consumer_group: str
     ) -> None:
@@ -131,6 +190,8 @@ class Clients:
     def leave(self, connection: ClientConnection) -> None:
         """The connection is lost."""
         clients = self._connections.pop(connection, {})
+        for id in clients:
+            self._remove_id(id, connection)
         for name in {name for client in clients.values() for name in client.producer_groups}:
             self._remove_producer(name, connection)
         left = [(name, client.id) for client in clients.values() for name in client.groups]
@@ -146,6 +207,7 @@ class Clients:
         for connection, clients in list(self._connections.items()):
             for client in [each for each in clients.values() if each.seen < expired]:
                 del clients[client.id]
+                self._remove_id(client.id, connection)
                 for name in client.producer_groups:
                     self._remove_producer(name, connection)
                 for name in client.groups:
@@ -164,6 +226,12 @@ class Clients:
             if connection.check_transaction(id, message):
                 return True
         return False
+
+    def _remove_id(self, id: str, connection: ClientConnection) -> None:
+        connections = self._by_id[id]
+        del connections[connection]
+        if not connections:
+            del self._by_id[id]
 
     def _remove_producer(self, group: str, connection: ClientConnection) -> None:
         """Unless another client of the connection is one."""

@@ -7,6 +7,10 @@ from typing import Final
 from posthouse.model.errors import InvalidTopicName
 from posthouse.model.topics import MAX_NAME_LENGTH, check_topic_name
 
+CLUSTER: Final = "posthouse"
+"""The name of the cluster in routes."""
+REPLY_TOPIC: Final = f"{CLUSTER}_REPLY_TOPIC"
+"""Replies to requests are sent to it. They are pushed to the client that waits, and not stored."""
 RETRY: Final = "%RETRY%"
 DEAD_LETTERS: Final = "%DLQ%"
 DEFAULT_TOPIC: Final = "TBW102"
@@ -16,6 +20,7 @@ _LONGEST_GROUP: Final = MAX_NAME_LENGTH - len(RETRY)
 _RESERVED: Final = frozenset(
     {
         DEFAULT_TOPIC,
+        REPLY_TOPIC,
         "OFFSET_MOVED_EVENT",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
@@ -25,6 +30,10 @@ _RESERVED: Final = frozenset(
     }
 )
 """Of upstream's own messages. Posthouse keeps those elsewhere."""
+
+
+SYSTEM_TOPICS: Final = (DEFAULT_TOPIC, REPLY_TOPIC)
+"""That have a route, and are no topics of the log."""
 
 
 def topic_name(name: str) -> str:

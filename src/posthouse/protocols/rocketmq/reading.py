@@ -10,7 +10,7 @@ from posthouse.model.errors import CorruptBatch
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.messages import Message, message_of
 from posthouse.records.batch import iter_headers
-from posthouse.records.raw import iter_raw
+from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
 
 READ_BYTES: Final = 256 * 1024
@@ -75,6 +75,12 @@ async def read_messages(
 
 async def read_message(broker: Broker, topic: Topic, partition: int, offset: int) -> Message | None:
     """The one at this offset; None if there is none. Raises UnknownPartition and Unavailable."""
+    record = await read_record(broker, topic, partition, offset)
+    return None if record is None else message_of(record)
+
+
+async def read_record(broker: Broker, topic: Topic, partition: int, offset: int) -> RawRecord | None:
+    """As `read_message`."""
     bounds = broker.bounds(topic, partition)
     if not bounds.start <= offset < bounds.end:
         return None
@@ -86,6 +92,6 @@ async def read_message(broker: Broker, topic: Topic, partition: int, offset: int
                 return None
             body = body_of(view[at : at + header.length], header)
             for record in iter_raw(body, header, offset, offset + 1):
-                return message_of(record)
+                return record
             return None
     raise CorruptBatch(f"topic {topic.name!r}, partition {partition}: offset {offset} cannot be read")

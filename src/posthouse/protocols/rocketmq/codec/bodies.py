@@ -73,7 +73,12 @@ def decode_locked_queues(body: bytes | memoryview) -> tuple[MessageQueue, ...]:
 
 def encode_offset_table(offsets: Mapping[MessageQueue, int]) -> bytes:
     """For all clients but those in C++, byte for byte as fastjson: Go's reads it with string functions."""
-    entries = (encode_json(_queue(queue)) + b":%d" % offset for queue, offset in offsets.items())
+    return encode_by_queue(offsets)
+
+
+def encode_by_queue(values: Mapping[MessageQueue, Json]) -> bytes:
+    """The member `offsetTable`, whose keys are objects."""
+    entries = (encode_json(_queue(queue)) + b":" + encode_json(value) for queue, value in values.items())
     return b'{"offsetTable":{' + b",".join(entries) + b"}}"
 
 

@@ -117,17 +117,18 @@ def _group(group: ConsumerGroup) -> dict[str, Json]:
         "consumeType": group.consume_type,
         "groupName": group.name,
         "messageModel": group.message_model,
-        "subscriptionDataSet": [
-            {
-                "classFilterMode": each.is_class_filter,
-                "codeSet": [],
-                "expressionType": each.expression_type,
-                "subString": each.expression,
-                "subVersion": each.version,
-                "tagsSet": list(each.tags),
-                "topic": each.topic,
-            }
-            for each in group.subscriptions
-        ],
+        "subscriptionDataSet": [subscription_members(each) for each in group.subscriptions],
         "unitMode": group.is_unit,
+    }
+
+
+def subscription_members(subscription: Subscription) -> dict[str, Json]:
+    return {
+        "classFilterMode": subscription.is_class_filter,
+        "codeSet": [],
+        "expressionType": subscription.expression_type,
+        "subString": subscription.expression,
+        "subVersion": subscription.version,
+        "tagsSet": list(subscription.tags),
+        "topic": subscription.topic,
     }

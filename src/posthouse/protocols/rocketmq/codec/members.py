@@ -44,9 +44,11 @@ class Members:
             return default
         return value if isinstance(value, str) else self.number(name)
 
-    def truth(self, name: str) -> bool:
+    def truth(self, name: str, *, default: bool = False) -> bool:
         value = self._values.get(name)
-        if value in (None, False, "false"):
+        if value is None:
+            return default
+        if value in (False, "false"):
             return False
         if value in (True, "true"):
             return True

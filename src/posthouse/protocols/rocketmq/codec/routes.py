@@ -123,18 +123,20 @@ def decode_topic_list(body: bytes | memoryview) -> tuple[str, ...]:
 
 
 def encode_topic_configuration(topic: TopicConfiguration) -> bytes:
-    return encode_json(
-        {
-            "attributes": topic.attributes,
-            "order": topic.is_ordered,
-            "perm": topic.permission,
-            "readQueueNums": topic.read_queues,
-            "topicFilterType": topic.filter_type,
-            "topicName": topic.name,
-            "topicSysFlag": topic.system_flag,
-            "writeQueueNums": topic.write_queues,
-        }
-    )
+    return encode_json(topic_members(topic))
+
+
+def topic_members(topic: TopicConfiguration) -> dict[str, Json]:
+    return {
+        "attributes": {**topic.attributes},
+        "order": topic.is_ordered,
+        "perm": topic.permission,
+        "readQueueNums": topic.read_queues,
+        "topicFilterType": topic.filter_type,
+        "topicName": topic.name,
+        "topicSysFlag": topic.system_flag,
+        "writeQueueNums": topic.write_queues,
+    }
 
 
 def decode_topic_configuration(body: bytes | memoryview) -> TopicConfiguration:

@@ -5,13 +5,13 @@ from typing import Final, Protocol
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import AccessRefused
 from posthouse.model.topics import Topic
 from posthouse.protocols.request_metrics import ApiMetrics
+from posthouse.protocols.rocketmq.clients import ClientConnection
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
-from posthouse.protocols.rocketmq.names import check_group_name
+from posthouse.protocols.rocketmq.names import check_group_name, topic_name
 from posthouse.protocols.rocketmq.remoting.errors import Refused, code_of, remark_of
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
@@ -23,12 +23,11 @@ _TRUE: Final = ("true", "1")
 """The latter of clients in C++."""
 
 
-class Caller(Protocol):
+class Caller(ClientConnection, Protocol):
     """The connection of a client, as far as requests need it."""
 
     server: RemotingServer
     guard: Guard
-    peer: str
     host: bytes
     """The client's address, as it is in messages."""
     own_host: bytes
@@ -45,11 +44,11 @@ class Caller(Protocol):
     async def writable(self) -> None:
         """Wait until the client has read what it was sent."""
 
-    def members_changed(self, group: str) -> None:
-        """Tell the client that clients have joined or left the group."""
 
-    def check_transaction(self, id: int, message: HalfMessage) -> bool:
-        """Ask the client what was decided of a half message. False if it cannot be asked now."""
+def check_allowed(call: "Call", operation: Operation, kind: Kind, name: str) -> None:
+    """`name` is that of the log. Raises AccessRefused."""
+    if not call.connection.guard.allows(operation, kind, name):
+        raise AccessRefused(f"no permission to {operation} {kind} {name!r}")
 
 
 def check_may_consume(call: "Call", group: str) -> None:
@@ -57,6 +56,12 @@ def check_may_consume(call: "Call", group: str) -> None:
     check_group_name(group)
     if not call.connection.guard.allows(Operation.READ, Kind.GROUP, group):
         raise AccessRefused(f"no permission to consume in the group {group!r}")
+
+
+def check_may_describe(call: "Call", name: str) -> None:
+    """`name` is the topic's in RocketMQ. Raises AccessRefused and InvalidTopicName."""
+    if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
+        raise AccessRefused(f"no permission to describe topic {name!r}")
 
 
 def check_may_read(call: "Call", topic: Topic, name: str) -> None:

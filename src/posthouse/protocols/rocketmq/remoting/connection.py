@@ -6,16 +6,22 @@ the client does not read its answers.
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.model.errors import Unavailable
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
 from posthouse.protocols.listener import Listener
-from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
+from posthouse.protocols.rocketmq.codec.bodies import (
+    MessageQueue,
+    encode_offset_list,
+    encode_offset_table,
+)
+from posthouse.protocols.rocketmq.codec.codes import CPP, RequestCode, ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import ONEWAY, Command
 from posthouse.protocols.rocketmq.codec.errors import BadFrame, BadHost, Malformed
 from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_command
@@ -25,7 +31,7 @@ from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
-from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+from posthouse.protocols.rocketmq.remoting.server import BROKER, RemotingServer
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -38,6 +44,9 @@ _FIELD_BYTES: Final = 100
 _READS_AT_ONCE: Final = 4
 _LONGEST_LANGUAGE: Final = 20
 _MOST_OPAQUE: Final = 0x7FFFFFFF
+_MOST_ASKED: Final = 1000
+ANSWER_SECONDS: Final = 5.0
+"""For a client to answer the broker."""
 
 
 class RemotingConnection(asyncio.Protocol):
@@ -56,7 +65,11 @@ class RemotingConnection(asyncio.Protocol):
         self._writable = asyncio.Event()
         self._calls = 0
         self._opaque = 0
+        self._asked: dict[int, asyncio.Future[Command]] = {}
+        """What the client has been asked, by `opaque`."""
         self._software = ""
+        self.language = ""
+        self.version = 0
         self.is_finishing = False
         self._is_lost = False
 
@@ -100,6 +113,8 @@ class RemotingConnection(asyncio.Protocol):
             self._listener.offended(self)
         self._is_lost = True
         self._decoder.forget()
+        for asked in list(self._asked.values()):
+            self._give_up(asked)
         for task in self._tasks:
             task.cancel()
         self.server.clients.leave(self)
@@ -117,7 +132,9 @@ class RemotingConnection(asyncio.Protocol):
         except BadFrame as error:
             requests, fault = list(error.commands), error
         for request in requests:
-            if not request.is_response:  # nothing is asked of clients that has an answer
+            if request.is_response:
+                self._answered(request)
+            else:
                 self._start(request)
         if fault is None:
             self._flow.count()
@@ -178,7 +195,8 @@ class RemotingConnection(asyncio.Protocol):
             call.fail(error)
 
     def _prove(self, request: Command) -> None:
-        self._software = f"{request.language[:_LONGEST_LANGUAGE]} {request.version}"
+        self.language, self.version = request.language[:_LONGEST_LANGUAGE], request.version
+        self._software = f"{self.language} {self.version}"
         self._listener.prove(self)
 
     def answer(self, call: Call, command: Command) -> None:
@@ -208,12 +226,45 @@ class RemotingConnection(asyncio.Protocol):
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
         return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
 
-    def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
-        """A request of the broker, which expects no answer. False if the client is gone or does not read."""
+    def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        fields = {"group": group, "topic": topic, "timestamp": "-1", "isForce": "true"}
+        table = {
+            MessageQueue(topic=topic, broker=BROKER, queue=queue): offset for queue, offset in offsets.items()
+        }
+        encode = encode_offset_list if self.language == CPP else encode_offset_table
+        self._tell(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, encode(table))
+
+    def ask(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> "asyncio.Future[Command]":
+        if len(self._asked) >= _MOST_ASKED or not self._tell(code, fields, body, flag=0):
+            raise Unavailable(f"the client at {self.peer} cannot be asked now")
+        opaque = self._opaque
+        answer = self._asked[opaque] = self._loop.create_future()
+        deadline = self._loop.call_later(ANSWER_SECONDS, self._give_up, answer)
+
+        def ended(_: "asyncio.Future[Command]") -> None:
+            deadline.cancel()
+            self._asked.pop(opaque, None)
+
+        answer.add_done_callback(ended)
+        return answer
+
+    def _answered(self, command: Command) -> None:
+        asked = self._asked.pop(command.opaque, None)  # None if it comes too late
+        if asked is not None and not asked.done():
+            asked.set_result(command)
+
+    def _give_up(self, asked: "asyncio.Future[Command]") -> None:
+        if not asked.done():
+            asked.set_exception(Unavailable(f"the client at {self.peer} does not answer"))
+
+    def _tell(
+        self, code: RequestCode, fields: dict[str, str], body: bytes = b"", *, flag: int = ONEWAY
+    ) -> bool:
+        """A request of the broker. False if the client is gone or does not read."""
         if self._is_lost or self._flow.outbox.is_congested:
             return False
         self._opaque = self._opaque % _MOST_OPAQUE + 1
-        request = Command(code, self._opaque, ONEWAY, fields=fields, body=body)
+        request = Command(code, self._opaque, flag, fields=fields, body=body)
         self._flow.outbox.send(encode_command(request))
         return True
 

@@ -28,7 +28,9 @@ def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
         check_may_consume(call, group.name)
     topics = call.connection.server.topics
     lacking = [
-        each for each in beat.consumer_groups if _retries(each) and topics.find(retry_topic(each.name)) is None
+        each
+        for each in beat.consumer_groups
+        if _retries(each) and topics.find(retry_topic(each.name)) is None
     ]
     if lacking:
         return _create_retry_topics(call, beat, lacking)

@@ -4,16 +4,14 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
-from posthouse.model.errors import AccessRefused, PosthouseError
+from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
+from posthouse.protocols.rocketmq.remoting.call import Call, Caller, check_may_consume, check_may_describe
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +52,20 @@ def update(call: Call) -> Coroutine[Any, Any, None]:
 
 async def _update(call: Call, group: str, new: NewOffset) -> None:
     server = call.connection.server
-    if _is_new(server, group, new):
-        [wrong] = await server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new])
+    if _is_wanted(call.connection, group, new):
+        [wrong] = await server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new], is_progress=True)
         if wrong is not None:
             raise wrong
     call.answer()
 
 
-def commit(server: RemotingServer, group: str, new: NewOffset) -> None:
+def commit(connection: Caller, group: str, new: NewOffset) -> None:
     """Without an answer: if it fails, the client commits a later one soon."""
-    if not _is_new(server, group, new):
+    if not _is_wanted(connection, group, new):
         return
-    committing = server.broker.groups.offsets.commit(GroupId(group), _NOBODY, [new])
+    committing = connection.server.broker.groups.offsets.commit(
+        GroupId(group), _NOBODY, [new], is_progress=True
+    )
 
     def ended(done: Any) -> None:
         error = done.exception() or done.result()[0]
@@ -79,7 +79,15 @@ def commit(server: RemotingServer, group: str, new: NewOffset) -> None:
     committing.add_done_callback(ended)
 
 
-def _is_new(server: RemotingServer, group: str, new: NewOffset) -> bool:
+def _is_wanted(connection: Caller, group: str, new: NewOffset) -> bool:
+    """Whether it is new, and not from before the group was reset."""
+    server = connection.server
+    if (
+        group in server.resets
+        and server.clients.shares_offsets(connection, group)
+        and server.resets.drops(group, new.partition, new.offset)
+    ):
+        return False
     offsets = server.broker.groups.offsets
     known = offsets.get(GroupId(group), new.partition)
     if known is None or known.offset != new.offset or offsets.are_in_flight(GroupId(group)):
@@ -119,8 +127,7 @@ def _group(call: Call) -> str:
 def _queue(call: Call) -> tuple[Topic, int]:
     name = call.text("topic")
     topic = call.connection.server.topics.get(name)
-    if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to describe topic {name!r}")
+    check_may_describe(call, name)
     partition = call.number("queueId")
     topic.existing_partition(partition)
     return topic, partition

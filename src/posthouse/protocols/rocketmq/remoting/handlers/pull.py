@@ -6,6 +6,7 @@ from typing import Any, Final
 from posthouse.broker.filters.filter import Filter
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.model.errors import OffsetOutOfRange
+from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.codec.codes import PullFlag, ResponseCode
@@ -37,8 +38,8 @@ def pull(call: Call) -> Coroutine[Any, Any, None]:
     topic.existing_partition(partition)
     selected = _filter(call, flags, group, name)
     if flags & PullFlag.COMMIT_OFFSET and (offset := call.number("commitOffset", -1)) >= 0:
-        commit(call.connection.server, group, NewOffset(partition=topic.partition(partition), offset=offset))
-    return _pull(call, flags, name, topic, partition, selected)
+        commit(call.connection, group, NewOffset(partition=topic.partition(partition), offset=offset))
+    return _pull(call, flags, name, group, topic, partition, selected)
 
 
 def _filter(call: Call, flags: int, group: str, topic: str) -> Filter:
@@ -58,7 +59,9 @@ def _filter(call: Call, flags: int, group: str, topic: str) -> Filter:
     return found
 
 
-async def _pull(call: Call, flags: int, name: str, topic: Topic, partition: int, selected: Filter) -> None:
+async def _pull(
+    call: Call, flags: int, name: str, group: str, topic: Topic, partition: int, selected: Filter
+) -> None:
     broker = call.connection.server.broker
     offset = call.number("queueOffset")
     most = max(1, min(call.number("maxMsgNums", 32), MOST_MESSAGES))
@@ -69,6 +72,9 @@ async def _pull(call: Call, flags: int, name: str, topic: Topic, partition: int,
     while True:
         async with connection.reading:
             await connection.writable()
+            if (elsewhere := _redirected(call, group, topic.partition(partition), offset)) is not None:
+                _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, elsewhere)
+                return
             seen = broker.bounds(topic, partition)
             try:
                 found = await read_messages(
@@ -89,7 +95,19 @@ async def _pull(call: Call, flags: int, name: str, topic: Topic, partition: int,
         if left <= 0 or connection.is_finishing:
             _answer(call, ResponseCode.PULL_NOT_FOUND, topic, partition, offset)
             return
+        # Again: the group may have been reset during the read, which wakes only those that wait.
+        if (elsewhere := _redirected(call, group, topic.partition(partition), offset)) is not None:
+            _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, elsewhere)
+            return
         await broker.wait_for_records([(topic.partition(partition), seen.stable)], 1, left, stable_only=True)
+
+
+def _redirected(call: Call, group: str, partition: PartitionId, offset: int) -> int | None:
+    """Where the consumer has to go on instead, if its group was reset."""
+    server = call.connection.server
+    if group not in server.resets or not server.clients.shares_offsets(call.connection, group):
+        return None
+    return server.resets.redirect(group, partition, offset)
 
 
 def _answer_messages(call: Call, name: str, topic: Topic, partition: int, found: ReadMessages) -> None:

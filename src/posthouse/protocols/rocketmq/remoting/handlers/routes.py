@@ -1,13 +1,11 @@
 """Routes: what clients of RocketMQ ask a name server. The only broker is this one."""
 
-from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import AccessRefused
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.routes import MASTER, BrokerRoute, QueueRoute, Route, encode_route
-from posthouse.protocols.rocketmq.names import DEFAULT_TOPIC, RETRY, topic_name
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
+from posthouse.protocols.rocketmq.names import CLUSTER, DEFAULT_TOPIC, REPLY_TOPIC, RETRY
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_describe
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import BROKER, CLUSTER
+from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES, RETRY_QUEUES
 
 
@@ -21,11 +19,13 @@ def route(call: Call) -> None:
         # retries of a new group would be late. Upstream has them late.
         check_may_consume(call, name.removeprefix(RETRY))
         queues = RETRY_QUEUES
+    elif name == REPLY_TOPIC:
+        check_may_describe(call, name)
+        queues = 1
     else:
         if topic is None:
             raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}")
-        if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
-            raise AccessRefused(f"no permission to describe topic {name!r}")
+        check_may_describe(call, name)
         queues = topic.partitions
     address = str(call.connection.address)
     found = Route(

@@ -9,7 +9,13 @@ from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.batch_bodies import decode_batch
-from posthouse.protocols.rocketmq.codec.codes import TRANSACTION_PREPARED, UNIQUE_KEY, ResponseCode
+from posthouse.protocols.rocketmq.codec.codes import (
+    MESSAGE_CLUSTER,
+    REPLY_TO_CLIENT,
+    TRANSACTION_PREPARED,
+    UNIQUE_KEY,
+    ResponseCode,
+)
 from posthouse.protocols.rocketmq.codec.message_ids import make_message_id
 from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.compressed_bodies import plain_body
@@ -21,13 +27,13 @@ from posthouse.protocols.rocketmq.messages import (
     record_headers,
     record_key,
 )
-from posthouse.protocols.rocketmq.names import RETRY, check_may_write, dead_letter_topic, topic_name
+from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic, topic_name
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
 
-_V2: Final = {
+SHORT_NAMES: Final = {
     "a": "producerGroup",
     "b": "topic",
     "c": "defaultTopic",
@@ -58,13 +64,13 @@ class _Wanted(NamedTuple):
 def send_v2(call: Call) -> Coroutine[Any, Any, None] | None:
     """The same with short names."""
     fields = call.request.fields
-    call.request.fields = {_V2.get(name, name): value for name, value in fields.items()}
+    call.request.fields = {SHORT_NAMES.get(name, name): value for name, value in fields.items()}
     return send(call)
 
 
 def send_batch(call: Call) -> Coroutine[Any, Any, None] | None:
     fields = call.request.fields
-    call.request.fields = {_V2.get(name, name): value for name, value in fields.items()}
+    call.request.fields = {SHORT_NAMES.get(name, name): value for name, value in fields.items()}
     call.request.fields["batch"] = "true"
     return send(call)
 
@@ -100,6 +106,8 @@ def _wanted(call: Call) -> _Wanted:
     if name.startswith(RETRY) and _is_dead(call, name.removeprefix(RETRY), reconsumed):
         name, queue = dead_letter_topic(name.removeprefix(RETRY)), 0
         properties = {key: value for key, value in properties.items() if key not in DELAYS}
+    if REPLY_TO_CLIENT in properties:
+        properties[MESSAGE_CLUSTER] = CLUSTER
     connection = call.connection
     message = Message(
         body=bytes(call.request.body),

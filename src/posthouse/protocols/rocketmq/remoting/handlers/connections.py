@@ -1,0 +1,58 @@
+"""Connected clients, as tools show them."""
+
+from collections.abc import Coroutine
+from typing import Any
+
+from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.protocols.rocketmq.clients import ClientConnection
+from posthouse.protocols.rocketmq.codec.administration import (
+    ClientInfo,
+    encode_consumer_connections,
+    encode_producer_connections,
+)
+from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
+from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed
+from posthouse.protocols.rocketmq.remoting.errors import Refused
+
+
+def consumers(call: Call) -> None:
+    group = call.text("consumerGroup")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    found = call.connection.server.clients.consumers(group)
+    if not found:
+        raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no client consumes in the group {group!r}")
+    subscriptions = {each.topic: each for member in found for each in member.group.subscriptions}
+    infos = [_info(member.connection, member.client) for member in found]
+    call.answer(body=encode_consumer_connections(infos, found[0].group, subscriptions.values()))
+
+
+def producers(call: Call) -> None:
+    """For operators: groups of producers have no permissions of their own."""
+    group = call.text("producerGroup")
+    check_allowed(call, Operation.DESCRIBE, Kind.CLUSTER, CLUSTER)
+    found = call.connection.server.clients.producers(group)
+    if not found:
+        raise Refused(ResponseCode.SYSTEM_ERROR, f"no client produces in the group {group!r}")
+    call.answer(body=encode_producer_connections(_info(connection, id) for connection, id in found))
+
+
+def _info(connection: ClientConnection, client: str) -> ClientInfo:
+    return ClientInfo(
+        client=client, address=connection.peer, language=connection.language, version=connection.version
+    )
+
+
+def running_info(call: Call) -> Coroutine[Any, Any, None]:
+    """What a consumer says of itself."""
+    group, client = call.text("consumerGroup"), call.text("clientId")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    for member in call.connection.server.clients.consumers(group):
+        if member.client == client:
+            return _running_info(call, member.connection)
+    raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no client {client!r} consumes in the group {group!r}")
+
+
+async def _running_info(call: Call, connection: ClientConnection) -> None:
+    fields = dict(call.request.fields)
+    answer = await connection.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
+    call.answer(answer.code, remark=answer.remark, body=bytes(answer.body))

@@ -1,0 +1,181 @@
+"""Groups, as tools list, create and delete them. A group is there by its offsets, its members or its topic of
+retries; how it consumes is decided by its consumers."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.ids import GroupId
+from posthouse.model.topics import Topic
+from posthouse.protocols.rocketmq.codec.administration import (
+    DEFAULT_RETRIES,
+    GroupConfiguration,
+    decode_group_configuration,
+    encode_group_configuration,
+    encode_group_configurations,
+    encode_group_list,
+    encode_subscription,
+)
+from posthouse.protocols.rocketmq.codec.codes import ResponseCode
+from posthouse.protocols.rocketmq.codec.routes import encode_topic_list
+from posthouse.protocols.rocketmq.names import RETRY, check_group_name, client_name, retry_topic
+from posthouse.protocols.rocketmq.remoting.call import (
+    Call,
+    check_allowed,
+    check_may_consume,
+    check_may_describe,
+)
+from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.remoting.handlers.topics import undisturbed_deletion
+from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+
+_GROUPS_PER_TURN: Final = 500
+
+
+def create(call: Call) -> Coroutine[Any, Any, None]:
+    wanted = decode_group_configuration(call.request.body)
+    check_may_consume(call, wanted.name)
+    _check_plain(wanted)
+    return _create(call, wanted.name)
+
+
+def _check_plain(wanted: GroupConfiguration) -> None:
+    """Raises Refused for what would not be as it says."""
+    reason = None
+    if not wanted.may_consume:
+        reason = "a group always may consume; take away the permission of its clients"
+    elif wanted.retries != DEFAULT_RETRIES or wanted.has_retry_policy:
+        reason = "how often a message comes again is a setting of consumers (maxReconsumeTimes)"
+    elif wanted.retry_queues != 1:
+        reason = "a group has one queue of retries"
+    elif wanted.attributes:
+        reason = "groups have no attributes"
+    if reason is not None:
+        raise Refused(ResponseCode.INVALID_PARAMETER, reason)
+
+
+async def _create(call: Call, group: str) -> None:
+    await call.connection.server.topics.obtain(retry_topic(group), 1)
+    call.answer()
+
+
+def delete(call: Call) -> Coroutine[Any, Any, None]:
+    group = call.text("groupName")
+    check_group_name(group)
+    check_allowed(call, Operation.DELETE, Kind.GROUP, group)
+    members = call.connection.server.clients.members(group)
+    if members:
+        raise Refused(
+            ResponseCode.SYSTEM_ERROR,
+            f"{len(members)} clients consume in the group {group!r}; stop them and try again",
+        )
+    return _delete(call, group, with_offsets=call.truth("cleanOffset"))
+
+
+async def _delete(call: Call, group: str, *, with_offsets: bool) -> None:
+    """Its dead letters stay: tools delete them, in a request of its own."""
+    server = call.connection.server
+    topic = server.topics.find(retry_topic(group))
+    offsets = with_offsets and server.broker.groups.offsets.has(GroupId(group))
+    if topic is None and not offsets:
+        raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}")
+    if offsets:
+        await server.broker.groups.delete(GroupId(group))
+    if topic is not None:
+        await undisturbed_deletion(call, topic)
+    call.answer()
+
+
+def configurations(call: Call) -> None:
+    guard = call.connection.guard
+    found = [each for each in _all(call.connection.server) if guard.sees(Kind.GROUP, each)]
+    call.answer(body=encode_group_configurations(GroupConfiguration(name=each) for each in found))
+
+
+def configuration(call: Call) -> None:
+    group = call.text("group")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    if not exists(call.connection.server, group):
+        raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}")
+    call.answer(body=encode_group_configuration(GroupConfiguration(name=group)))
+
+
+def _all(server: RemotingServer) -> list[str]:
+    stored = [str(each) for each in server.broker.groups.offsets.groups()]
+    created = [
+        client_name(each.name).removeprefix(RETRY)
+        for each in server.broker.topics
+        if client_name(each.name).startswith(RETRY)
+    ]
+    return sorted({*stored, *created, *server.clients.consumer_groups()})
+
+
+def exists(server: RemotingServer, group: str) -> bool:
+    return (
+        server.broker.groups.offsets.has(GroupId(group))
+        or server.topics.find(retry_topic(group)) is not None
+        or bool(server.clients.members(group))
+    )
+
+
+def topics_of(server: RemotingServer, group: str) -> list[Topic]:
+    """Those that the group has offsets in, or that its members subscribe to; in order of their names."""
+    found: dict[str, Topic] = {}
+    for partition in server.broker.groups.offsets.partitions(GroupId(group)):
+        stored = server.broker.topics.find_by_id(partition.topic)
+        if stored is not None:
+            found[stored.name] = stored
+    for member in server.clients.consumers(group):
+        for subscription in member.group.subscriptions:
+            topic = server.topics.find(subscription.topic)
+            if topic is not None:
+                found[topic.name] = topic
+    return [found[name] for name in sorted(found)]
+
+
+def topics(call: Call) -> None:
+    group = call.text("group")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    guard = call.connection.guard
+    found = [
+        client_name(each.name)
+        for each in topics_of(call.connection.server, group)
+        if guard.sees(Kind.TOPIC, each.name)
+    ]
+    call.answer(body=encode_topic_list(found))
+
+
+def of_topic(call: Call) -> Coroutine[Any, Any, None]:
+    name = call.text("topic")
+    topic = call.connection.server.topics.get(name)
+    check_may_describe(call, name)
+    return _of_topic(call, name, topic)
+
+
+async def _of_topic(call: Call, name: str, topic: Topic) -> None:
+    server, guard = call.connection.server, call.connection.guard
+    offsets, clients = server.broker.groups.offsets, server.clients
+    found = []
+    for count, group in enumerate(_all(server)):
+        reads = any(each.topic == topic.id for each in offsets.partitions(GroupId(group))) or any(
+            each.topic == name for member in clients.consumers(group) for each in member.group.subscriptions
+        )
+        if reads and guard.sees(Kind.GROUP, group):
+            found.append(group)
+        if count % _GROUPS_PER_TURN == _GROUPS_PER_TURN - 1:
+            await asyncio.sleep(0)
+    call.answer(body=encode_group_list(found))
+
+
+def subscription(call: Call) -> None:
+    group, name = call.text("group"), call.text("topic")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    for member in call.connection.server.clients.consumers(group):
+        for each in member.group.subscriptions:
+            if each.topic == name:
+                call.answer(body=encode_subscription(group, each))
+                return
+    raise Refused(
+        ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no client of the group {group!r} has subscribed to {name!r}"
+    )

@@ -1,0 +1,80 @@
+"""Offsets of topics, and how far groups have come, as tools show them."""
+
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.ids import GroupId
+from posthouse.model.topics import Topic
+from posthouse.protocols.rocketmq.codec.administration import (
+    QueueProgress,
+    QueueStatistics,
+    encode_progress,
+    encode_topic_statistics,
+)
+from posthouse.protocols.rocketmq.codec.bodies import MessageQueue
+from posthouse.protocols.rocketmq.names import client_name
+from posthouse.protocols.rocketmq.reading import read_record
+from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed, check_may_describe
+from posthouse.protocols.rocketmq.remoting.handlers.groups import topics_of
+from posthouse.protocols.rocketmq.remoting.server import BROKER
+
+_MOST_TIMES: Final = 64
+"""Queues of one answer whose last consumed message is looked up: each is a read of the log."""
+
+
+def of_topic(call: Call) -> Coroutine[Any, Any, None]:
+    name = call.text("topic")
+    topic = call.connection.server.topics.get(name)
+    check_may_describe(call, name)
+    return _of_topic(call, topic)
+
+
+async def _of_topic(call: Call, topic: Topic) -> None:
+    broker = call.connection.server.broker
+    found: dict[MessageQueue, QueueStatistics] = {}
+    for queue in range(topic.partitions):
+        last = await broker.find_max_timestamp(topic, queue)
+        bounds = broker.bounds(topic, queue)
+        found[_queue(topic, queue)] = QueueStatistics(
+            start=bounds.start, end=bounds.stable, last_stored_at=0 if last is None else last.timestamp
+        )
+    call.answer(body=encode_topic_statistics(found))
+
+
+def of_group(call: Call) -> Coroutine[Any, Any, None]:
+    group = call.text("consumerGroup")
+    check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
+    server = call.connection.server
+    if name := call.request.fields.get("topic"):
+        topics = [server.topics.get(name)]
+        check_may_describe(call, name)
+    else:
+        topics = [
+            each for each in topics_of(server, group) if call.connection.guard.sees(Kind.TOPIC, each.name)
+        ]
+    return _of_group(call, GroupId(group), topics)
+
+
+async def _of_group(call: Call, group: GroupId, topics: list[Topic]) -> None:
+    broker = call.connection.server.broker
+    await broker.groups.offsets.landed(group)
+    found: dict[MessageQueue, QueueProgress] = {}
+    for topic in topics:
+        for queue in range(topic.partitions):
+            bounds = broker.bounds(topic, queue)
+            known = broker.groups.offsets.get(group, topic.partition(queue))
+            committed = bounds.start if known is None else known.offset
+            consumed_at = 0
+            if known is not None and len(found) < _MOST_TIMES:
+                async with call.connection.reading:
+                    record = await read_record(broker, topic, queue, committed - 1)
+                consumed_at = 0 if record is None else record.timestamp
+            found[_queue(topic, queue)] = QueueProgress(
+                end=bounds.stable, committed=committed, last_consumed_at=consumed_at
+            )
+    call.answer(body=encode_progress(found))
+
+
+def _queue(topic: Topic, queue: int) -> MessageQueue:
+    return MessageQueue(topic=client_name(topic.name), broker=BROKER, queue=queue)

@@ -1,0 +1,126 @@
+"""RocketMQ's own `mqadmin`, with a consumer and a producer beside it."""
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from posthouse.listener_settings import Address
+from posthouse.testing import running_broker
+from tests.java import jars
+from tests.java.conftest import Program
+
+pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(400)]
+
+SECONDS = 90.0
+"""For a consumer. Only a failure takes so long."""
+
+Run = Callable[..., str]
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    with running_broker(rocketmq=Address("127.0.0.1", 0)) as broker:
+        yield broker.address("rocketmq")
+
+
+@pytest.fixture
+def program(start: Program, tmp_path: Path) -> "subprocess.Popen[str]":
+    if not os.environ.get("POSTHOUSE_JAVA"):
+        pytest.skip("takes a minute and fetches 60 MB: make test-java")
+    try:
+        tools = jars.fetched("rocketmq-tools", jars.ROCKETMQ_TOOLS)
+    except jars.Unavailable as error:
+        pytest.skip(f"RocketMQ's tools: {error}")
+    return start(tools, "Admin.java", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def mqadmin(program: "subprocess.Popen[str]", address: str, tmp_path: Path) -> Run:
+    def run(command: str, *options: str) -> str:
+        """What the command prints; what it fails with is printed as an error, and is here, too."""
+        assert program.stdin is not None
+        assert program.stdout is not None
+        errors = tmp_path / "stderr-0"
+        before = errors.stat().st_size
+        where = [address] if command in ("consume", "produce") else ["-n", address]
+        program.stdin.write(" ".join([command, *where, *options]) + "\n")
+        program.stdin.flush()
+        printed = []
+        for line in program.stdout:
+            if line == "done\n":
+                break
+            printed.append(line)
+        return "".join(printed) + errors.read_bytes()[before:].decode()
+
+    return run
+
+
+def test_topics(mqadmin: Run, address: str) -> None:
+    created = mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "4", "-w", "4")
+    assert f"create topic to {address} success" in created
+    assert "cannot have only 2" in mqadmin("updateTopic", "-b", address, "-t", "orders", "-r", "2", "-w", "2")
+    assert mqadmin("topicList").split() == ["orders"]
+    route = mqadmin("topicRoute", "-t", "orders")
+    assert f'"{address}"' in route
+    assert '"writeQueueNums":4' in route
+    assert "SEND_OK" in mqadmin("sendMessage", "-t", "orders", "-p", "paid", "-k", "4711", "-c", "red")
+    queues = [line.split() for line in mqadmin("topicStatus", "-t", "orders").splitlines()]
+    ends = [words[3] for words in queues if words[:1] == ["posthouse"]]
+    assert sorted(ends) == ["0", "0", "0", "1"]
+    assert "BODY: paid" in mqadmin("consumeMessage", "-t", "orders")
+    deleted = mqadmin("deleteTopic", "-c", "posthouse", "-t", "orders")
+    assert "delete topic [orders] from NameServer success" in deleted
+    assert mqadmin("topicList").split() == []
+
+
+def test_the_broker(mqadmin: Run, address: str) -> None:
+    [shown] = mqadmin("clusterList").splitlines()[1:]
+    assert shown.split()[:6] == ["posthouse", "posthouse", "0", address, "Posthouse", "0.1.0"]
+    assert shown.split()[-1] == "true"
+    state = mqadmin("brokerStatus", "-b", address)
+    assert "brokerActive                    : true" in state
+    assert "maxMessageSize" in mqadmin("getBrokerConfig", "-b", address)
+    refused = mqadmin("updateBrokerConfig", "-b", address, "-k", "maxMessageSize", "-v", "1")
+    assert "use posthouse config" in refused
+
+
+def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
+    mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
+    assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
+    assert "maxReconsumeTimes" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
+    assert "no client consumes" in mqadmin("consumerConnection", "-g", "billing")
+    mqadmin("produce", "shop", "orders")
+    assert "JAVA" in mqadmin("producerConnection", "-g", "shop", "-t", "orders")
+    mqadmin("consume", "billing", "orders")
+    wait_for(tmp_path / "stderr-0", "got paid", 1)
+    connections = mqadmin("consumerConnection", "-g", "billing")
+    assert "@consuming" in connections
+    assert "CONSUME_PASSIVELY" in connections
+    assert "billing" in mqadmin("consumerProgress")
+    deadline = time.monotonic() + SECONDS
+    while "Consume Diff Total: 0" not in mqadmin("consumerProgress", "-g", "billing"):
+        assert time.monotonic() < deadline
+    reset = mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "0")
+    assert reset.splitlines()[-1].split() == ["posthouse", "0", "0"]
+    wait_for(tmp_path / "stderr-0", "got paid", 2)
+    assert "1 clients consume" in mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing")
+
+
+def test_a_group_is_deleted(mqadmin: Run) -> None:
+    assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
+    assert mqadmin("topicList").split() == ["%RETRY%billing"]
+    deleted = mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing", "-r", "true")
+    assert "delete subscription group [billing]" in deleted
+    assert "Exception" not in deleted
+    assert mqadmin("topicList").split() == []
+
+
+def wait_for(file: Path, line: str, times: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while file.read_text().splitlines().count(line) < times:
+        assert time.monotonic() < deadline, file.read_text()
+        time.sleep(0.05)
