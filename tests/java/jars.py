@@ -1,4 +1,5 @@
-"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, compiled programs beside them.
+"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, compiled programs beside
+them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
 A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
@@ -96,15 +97,25 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     changed = max(each.stat().st_mtime for each in source.parent.glob("*.java"))
     if not built.exists() or built.stat().st_mtime < changed:
         built.unlink(missing_ok=True)
-        command = ["javac", "-nowarn", "-cp", path, "-sourcepath", str(source.parent), "-d", str(classes), str(source)]
+        command = [
+            "javac",
+            "-nowarn",
+            "-cp",
+            path,
+            "-sourcepath",
+            str(source.parent),
+            "-d",
+            str(classes),
+            str(source),
+        ]
         run = subprocess.run(command, capture_output=True, text=True, env=_surroundings(cache), check=False)
         assert run.returncode == 0, run.stderr
     return f"{classes}:{path}"
 
 
 def java(class_path: str, main: str, *arguments: str, home: Path | None = None) -> list[str]:
-    """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets below
-    the `home` directory."""
+    """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets
+    below the `home` directory."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     if home is not None:
         options.append(f"-Duser.home={home}")

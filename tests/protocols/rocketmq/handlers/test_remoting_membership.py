@@ -115,7 +115,7 @@ async def test_a_member_that_is_told_to_look_again(broker: AsyncBroker, client: 
         joining = asyncio.create_task(client.beat("one", group(name, t="*")))
         while await told(client) != name:
             pass  # of the group that it has left
-        fields = {"consumerGroup": name, "topic": f"%RETRY%{name}", "queueId": 0}
+        fields: dict[str, str | int] = {"consumerGroup": name, "topic": f"%RETRY%{name}", "queueId": 0}
         answer = await client.request(RequestCode.QUERY_CONSUMER_OFFSET, fields)
         assert (answer.code, answer.fields.get("offset")) == (ResponseCode.SUCCESS, "0"), answer.remark
         assert (await joining).code == 0

@@ -21,7 +21,13 @@ from posthouse.records.header_section import encode_section
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.transactional_wire import TransactionalWire
 from tests.protocols.kafka.wire import Wire, batch
-from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of, group, own_properties
+from tests.protocols.rocketmq.remoting_client import (
+    DEADLINE,
+    RemotingClient,
+    client_of,
+    group,
+    own_properties,
+)
 
 WAIT_MS = 30_000
 ROCKETMQ = Address("127.0.0.1", 0)

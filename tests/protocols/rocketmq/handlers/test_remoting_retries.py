@@ -122,8 +122,8 @@ async def test_retries_of_several_topics_and_groups(client: RemotingClient, soon
     one, two = await first(client, "one"), await first(client, "two")
     assert (await send_back(client, one)).code == 0
     assert (await send_back(client, two, group="h")).code == 0
-    assert own_properties((await pulled(client, "%RETRY%g")))["RETRY_TOPIC"] == "one"
-    assert own_properties((await pulled(client, "%RETRY%h")))["RETRY_TOPIC"] == "two"
+    assert own_properties(await pulled(client, "%RETRY%g"))["RETRY_TOPIC"] == "one"
+    assert own_properties(await pulled(client, "%RETRY%h"))["RETRY_TOPIC"] == "two"
 
 
 async def test_a_record_of_kafka(broker: AsyncBroker, client: RemotingClient, soon: None) -> None:

@@ -28,7 +28,9 @@ def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
         check_may_consume(call, group.name)
     topics = call.connection.server.topics
     lacking = [
-        each for each in beat.consumer_groups if _retries(each) and topics.find(retry_topic(each.name)) is None
+        each
+        for each in beat.consumer_groups
+        if _retries(each) and topics.find(retry_topic(each.name)) is None
     ]
     if lacking:
         return _create_retry_topics(call, beat, lacking)
@@ -42,8 +44,8 @@ def _retries(group: ConsumerGroup) -> bool:
 
 
 async def _create_retry_topics(call: Call, beat: Heartbeat, groups: Sequence[ConsumerGroup]) -> None:
-    """Before the client joins: it then asks at once for its offsets there, and if there is no topic, not again
-    for 20 s."""
+    """Before the client joins: then it asks at once for its offsets there, and if there is no topic, not
+    again for 20 s."""
     for group in groups:
         await call.connection.server.topics.obtain(retry_topic(group.name), RETRY_QUEUES)
     _join(call, beat)
