@@ -1,5 +1,5 @@
-"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, compiled programs beside
-them.
+"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, and compiled programs
+beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
 A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
