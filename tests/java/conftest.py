@@ -1,4 +1,5 @@
-"""Java programs with the own clients of Kafka and RocketMQ. They run one after the other: each JVM wants a core."""
+"""Java programs with the own clients of Kafka and RocketMQ. They run one after the other: each JVM wants a
+core."""
 
 import os
 import subprocess

@@ -1,4 +1,5 @@
-"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, compiled programs beside them.
+"""Java clients of Kafka and RocketMQ: fetched by Maven into a repository of their own, and compiled programs
+beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
 A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
@@ -116,8 +117,8 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
 
 
 def java(class_path: str, main: str, *arguments: str, home: Path | None = None) -> list[str]:
-    """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets below
-    the `home` directory."""
+    """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets
+    below the `home` directory."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     if home is not None:
         options.append(f"-Duser.home={home}")

@@ -1,7 +1,8 @@
-"""Stock Java clients of RocketMQ, of 4.x and of 5.x: what they send and consume, alone and beside other protocols.
+"""Stock Java clients of RocketMQ, of 4.x and of 5.x: what they send and consume, alone and beside other
+protocols.
 
-One JVM does many steps at once, because they wait most of the time. `make test` runs the newer clients' first test;
-the rest is for `make test-java`.
+One JVM does many steps at once, because they wait most of the time. `make test` runs the first test with the
+newer clients; the rest is for `make test-java`.
 """
 
 import os
@@ -126,7 +127,7 @@ def test_other_protocols(rocketmq: Path, broker: ThreadBroker, start: Program, t
         (records[b"tag%d" % number].key(), records[b"tag%d" % number].value()) for number in range(3)
     ] == [(b"key%d" % number, body.encode()) for number, body in enumerate(bodies)]
     assert all(headers(each)["tenant"].decode() == "blåu" for each in records.values())
-    found = {}
+    found: dict[str, str] = {}
     for method, properties, body in channel.consume("everything", inactivity_timeout=30):
         assert method is not None, f"only {len(found)} messages came"
         found[method.routing_key] = body.decode()

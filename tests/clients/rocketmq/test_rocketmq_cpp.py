@@ -48,7 +48,15 @@ def package() -> Path:
     """The directory where it is installed: away from others, which it does not need."""
     directory = Path(sys.prefix) / "rocketmq" / VERSION
     if not (directory / "complete").exists():
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ]
         command += ["--upgrade", "--target", str(directory), f"rocketmq=={VERSION}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
         if done.returncode != 0:

@@ -28,11 +28,21 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("there is no go on this machine")
     built = tmp_path_factory.mktemp("go") / "client"
     caches = Path(sys.prefix) / "go"
-    environment = os.environ | {"GOPATH": str(caches / "path"), "GOCACHE": str(caches / "cache"), "GOFLAGS": ""}
+    environment = os.environ | {
+        "GOPATH": str(caches / "path"),
+        "GOCACHE": str(caches / "cache"),
+        "GOFLAGS": "",
+    }
     command = ["go", "build", "-modcacherw", "-o", str(built), "."]
     try:
         done = subprocess.run(
-            command, cwd=HERE, env=environment, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False
+            command,
+            cwd=HERE,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         pytest.skip(f"Go did not fetch and build RocketMQ's client in {_BUILD_SECONDS} s")

@@ -62,9 +62,7 @@ def clients(clock: ManualClock) -> Clients:
     return Clients(clock.monotonic)
 
 
-def beat(
-    clients: Clients, connection: Connection, id: str, *groups: ConsumerGroup, size: int = 100
-) -> None:
+def beat(clients: Clients, connection: Connection, id: str, *groups: ConsumerGroup, size: int = 100) -> None:
     clients.beat(connection, Heartbeat(client=id, consumer_groups=groups), size)
 
 

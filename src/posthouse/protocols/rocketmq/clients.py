@@ -95,7 +95,7 @@ class Clients:
         """The one that has connected last at the end."""
 
     def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> None:
-        """Raises InvalidFilter and BadRequest, and then nothing has changed. `size` is that of the heartbeat."""
+        """Raises InvalidFilter and BadRequest, and then nothing has changed. `size` is the heartbeat's."""
         clients = self._connections.get(connection, {})
         others = sum(each.size for each in clients.values() if each.id != heartbeat.client)
         if others + size > MOST_HEARTBEAT_BYTES:

@@ -44,8 +44,8 @@ def _retries(group: ConsumerGroup) -> bool:
 
 
 async def _create_retry_topics(call: Call, beat: Heartbeat, groups: Sequence[ConsumerGroup]) -> None:
-    """Before the client joins: it then asks at once for its offsets there, and if there is no topic, not again
-    for 20 s."""
+    """Before the client joins: then it asks at once for its offsets there, and if there is no topic, not
+    again for 20 s."""
     for group in groups:
         await call.connection.server.topics.obtain(retry_topic(group.name), RETRY_QUEUES)
     _join(call, beat)
