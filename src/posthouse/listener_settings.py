@@ -51,7 +51,6 @@ ROCKETMQ = WireProtocol(
     name="rocketmq",
     label="RocketMQ",
     sends_passwords=False,
-    has_logins=False,
     has_clusters=False,
     is_optional=True,
 )

@@ -30,7 +30,8 @@ PosthouseError
 │   ├── QueueLocked            exclusive to another session
 │   ├── InUse                  it has consumers or bindings
 │   ├── NotEmpty
-│   ├── InvalidCredential      a user name, password or verifier that must not be kept
+│   ├── InvalidCredential      a user name, password, verifier or access key that must not be kept
+│   ├── AccessKeyExists
 │   ├── InvalidAcl
 │   ├── InvalidQuota
 │   ├── InvalidFilter          an expression that selects messages is malformed or too large
@@ -45,6 +46,7 @@ PosthouseError
 │   ├── UnknownNamespace
 │   ├── UnknownExchange
 │   ├── UnknownUser
+│   ├── UnknownAccessKey
 │   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; a retry may succeed
     ├── ConcurrentTransaction  the previous transaction is ending
@@ -232,6 +234,10 @@ class InvalidCredential(BadRequest):
     pass
 
 
+class AccessKeyExists(BadRequest):
+    pass
+
+
 class InvalidAcl(BadRequest):
     pass
 
@@ -298,6 +304,10 @@ class UnknownExchange(NotFound):
 
 
 class UnknownUser(NotFound):
+    pass
+
+
+class UnknownAccessKey(NotFound):
     pass
 
 

@@ -7,10 +7,13 @@ the client does not read its answers.
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
@@ -25,6 +28,7 @@ from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
+from posthouse.protocols.rocketmq.remoting.logins import SIGNATURE, SignedRequests
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
 
@@ -89,7 +93,9 @@ class RemotingConnection(asyncio.Protocol):
             self._is_lost = True
             self._transport.abort()
             return
-        self._authenticator.admit_anonymous()
+        self._signed = SignedRequests(self._authenticator) if self._authenticator.is_required else None
+        if self._signed is None:
+            self._authenticator.admit_anonymous()
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
@@ -156,6 +162,8 @@ class RemotingConnection(asyncio.Protocol):
         self._flow.in_flight += size
         handler = HANDLERS.get(code)
         try:
+            if self._signed is not None:
+                self._check_signature(self._signed, request)
             if handler is None:
                 raise Refused(
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code} is not supported"
@@ -177,11 +185,27 @@ class RemotingConnection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
 
+    def _check_signature(self, signed: SignedRequests, request: Command) -> None:
+        try:
+            signed.check(request)
+        except LoginFailed:
+            if SIGNATURE in request.fields:  # otherwise its client does not know that it has to log in
+                self._flow.throttle.extend(self._listener.offended(self))
+            raise
+
     def _prove(self, request: Command) -> None:
         self._software = f"{request.language[:_LONGEST_LANGUAGE]} {request.version}"
         self._listener.prove(self)
 
     def answer(self, call: Call, command: Command) -> None:
+        change = self.guard.last_change
+        if change:  # what was done is in the audit log before it is answered
+            audit = self.server.broker.access.audit
+            audit.when_written(change, partial(self._answer, call, command))
+        else:
+            self._answer(call, command)
+
+    def _answer(self, call: Call, command: Command) -> None:
         call.metrics.seconds.observe(self._loop.time() - call.begun)
         self._calls -= 1
         if self._is_lost:
@@ -206,6 +230,8 @@ class RemotingConnection(asyncio.Protocol):
         self._tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
+        if not self.guard.may(Operation.WRITE, Kind.TOPIC, message.topic):
+            return False  # it would get the message, and could not decide
         return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
 
     def _tell(self, code: RequestCode, fields: dict[str, str], body: bytes = b"") -> bool:
@@ -232,6 +258,7 @@ class RemotingConnection(asyncio.Protocol):
             protocol=PROTOCOL,
             since_ms=self._since_ms,
             client=self._software,
+            user=self._authenticator.user,
             has_tls=self._transport.get_extra_info("ssl_object") is not None,
             is_paused=flow.is_paused,
             received_bytes=flow.pace.received,

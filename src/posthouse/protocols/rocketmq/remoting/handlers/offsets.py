@@ -4,14 +4,13 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
-from posthouse.model.errors import AccessRefused, PosthouseError
+from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, described_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
@@ -117,10 +116,7 @@ def _group(call: Call) -> str:
 
 
 def _queue(call: Call) -> tuple[Topic, int]:
-    name = call.text("topic")
-    topic = call.connection.server.topics.get(name)
-    if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to describe topic {name!r}")
+    topic = described_topic(call, call.text("topic"))
     partition = call.number("queueId")
     topic.existing_partition(partition)
     return topic, partition

@@ -1,11 +1,11 @@
 """Routes: what clients of RocketMQ ask a name server. The only broker is this one."""
 
-from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import AccessRefused
+from posthouse.model.errors import InvalidTopicName
+from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.routes import MASTER, BrokerRoute, QueueRoute, Route, encode_route
-from posthouse.protocols.rocketmq.names import DEFAULT_TOPIC, topic_name
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.names import DEFAULT_TOPIC
+from posthouse.protocols.rocketmq.remoting.call import Call, described_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.server import BROKER, CLUSTER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
@@ -17,15 +17,17 @@ def route(call: Call) -> None:
     if name == DEFAULT_TOPIC and server.settings.auto_create_topics:
         queues = DEFAULT_QUEUES
     else:
-        topic = server.topics.find(name)
-        if topic is None:
-            raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}")
-        if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
-            raise AccessRefused(f"no permission to describe topic {name!r}")
-        queues = topic.partitions
+        queues = _described(call, name).partitions
     address = str(call.connection.address)
     found = Route(
         brokers=(BrokerRoute(cluster=CLUSTER, name=BROKER, addresses={MASTER: address}),),
         queues=(QueueRoute(broker=BROKER, read_queues=queues, write_queues=queues),),
     )
     call.answer(body=encode_route(found))
+
+
+def _described(call: Call, name: str) -> Topic:
+    try:
+        return described_topic(call, name)
+    except InvalidTopicName:  # clients go on with the route of the default topic only after this code
+        raise Refused(ResponseCode.TOPIC_NOT_EXIST, f"there is no topic {name!r}") from None
