@@ -43,6 +43,9 @@ class Caller(Protocol):
     async def writable(self) -> None:
         """Wait until the client has read what it was sent."""
 
+    def introduce(self, client_id: str) -> None:
+        """The name that the client has given itself."""
+
     def members_changed(self, group: str) -> None:
         """Tell the client that clients have joined or left the group."""
 

@@ -25,11 +25,13 @@ from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_comma
 from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.protocols.rocketmq.remoting.call import Call
-from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
+from posthouse.protocols.rocketmq.remoting.charges import Charges
+from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API, Handler
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
 from posthouse.protocols.rocketmq.remoting.logins import SIGNATURE, SignedRequests
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+from posthouse.protocols.stopwatch import Timed
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -93,12 +95,17 @@ class RemotingConnection(asyncio.Protocol):
             self._is_lost = True
             self._transport.abort()
             return
+        self._charges = Charges(server.broker.access.quotas, self._flow.throttle)
         self._signed = SignedRequests(self._authenticator) if self._authenticator.is_required else None
         if self._signed is None:
             self._authenticator.admit_anonymous()
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
+        self._charges.user = guard.principal.name
+
+    def introduce(self, client_id: str) -> None:
+        self._charges.client = self._charges.client or client_id
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._decoder.held and not self._is_lost and not self._flow.is_paused:
@@ -153,13 +160,15 @@ class RemotingConnection(asyncio.Protocol):
 
     def _start(self, request: Command) -> None:
         code = request.code
-        size = len(request.body) + _CALL_BYTES
+        size = len(request.body)
         for name, value in request.fields.items():
-            size += len(name) + len(value) + _FIELD_BYTES
+            size += len(name) + len(value)
+        held = size + _CALL_BYTES + _FIELD_BYTES * len(request.fields)
         metrics = self.server.requests.of(PROTOCOL, API_NAMES.get(code, UNKNOWN_API))
-        call = Call(self, request, size, metrics, self._loop.time())
+        call = Call(self, request, held, metrics, self._loop.time())
         self._calls += 1
-        self._flow.in_flight += size
+        self._flow.in_flight += held
+        is_free = self._charges.quotas.is_empty
         handler = HANDLERS.get(code)
         try:
             if self._signed is not None:
@@ -170,14 +179,30 @@ class RemotingConnection(asyncio.Protocol):
                 )
             if not self._software:
                 self._prove(request)
-            waiting = handler(call)
+            waiting = handler(call) if is_free else self._charged(handler, call, size)
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
             return
         if waiting is not None:
-            task = self._loop.create_task(self._finish(call, waiting))
+            finishing = self._finish(call, waiting)
+            task = self._loop.create_task(finishing if is_free else Timed(finishing, self._charges.stopwatch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if not is_free:
+                task.add_done_callback(self._charge_work)
+
+    def _charged(self, handler: Handler, call: Call, size: int) -> Coroutine[Any, Any, None] | None:
+        charges = self._charges
+        charges.received(call.request.code, size)
+        with charges.stopwatch:
+            waiting = handler(call)
+        charges.worked()
+        return waiting
+
+    def _charge_work(self, task: "asyncio.Task[None]") -> None:
+        if not self._is_lost:
+            self._charges.worked()
+            self._regulate()
 
     async def _finish(self, call: Call, waiting: Coroutine[Any, Any, None]) -> None:
         try:
@@ -219,7 +244,9 @@ class RemotingConnection(asyncio.Protocol):
                 log.error("an answer to %s cannot be encoded: %s", self.peer, error)
                 self.abort()
                 return
-        if flow.is_paused:
+        if not self._charges.quotas.is_empty:
+            self._charges.answered(call.request.code, len(command.body))
+        if flow.is_paused or flow.throttle.is_on:
             flow.count()
             self._regulate()
         if self.is_finishing and not self._calls:

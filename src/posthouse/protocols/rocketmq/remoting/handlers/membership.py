@@ -25,6 +25,7 @@ def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
     for group in beat.consumer_groups:
         check_may_consume(call, group.name)
     server = call.connection.server
+    call.connection.introduce(beat.client)
     joined = server.clients.beat(call.connection, beat, len(call.request.body))
     topics = server.topics
     lacking = [each for each in joined if _retries(each) and topics.find(retry_topic(each.name)) is None]
