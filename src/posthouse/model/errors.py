@@ -11,6 +11,7 @@ PosthouseError
 │   │   ├── Malformed          a batch that no producer writes
 │   │   └── MissingKeys        records without a key, on a compacted topic
 │   ├── InvalidTimestamp
+│   ├── TooLate                a delayed message that is to be recalled was published before
 │   ├── RecordTooLarge
 │   │   └── Inflated           small on the wire, but too large when decompressed
 │   ├── UnsupportedFormat      an older batch format or an unknown compression
@@ -109,6 +110,10 @@ class MissingKeys(InvalidRecord):
 
 
 class InvalidTimestamp(BadRequest):
+    pass
+
+
+class TooLate(BadRequest):
     pass
 
 
