@@ -56,7 +56,6 @@ ROCKETMQ = WireProtocol(
     name="rocketmq",
     label="RocketMQ",
     sends_passwords=False,
-    has_logins=False,
     has_clusters=False,
     is_optional=True,
     tls_is_optional=True,

@@ -134,7 +134,7 @@ class Settings:
         None,
         ROCKETMQ,
         "Address for RocketMQ clients (remoting protocol), name server and broker in one; port 0 picks a "
-        "free port, off disables the listener. Without logins, and not in a cluster.",
+        "free port, off disables the listener. Not in a cluster.",
     )
     rocketmq_grpc: Address | None = listener_setting(
         None,

@@ -268,6 +268,7 @@ class CoordinatorStorage(MemoryStorage):
 
 DEFINITIONS = (
     Space.USERS,
+    Space.ACCESS_KEYS,
     Space.ACLS,
     Space.QUOTAS,
     Space.SECRETS,

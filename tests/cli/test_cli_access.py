@@ -245,6 +245,37 @@ def test_permissions_count_at_once(run: Run, broker: ThreadBroker, tmp_path: Pat
     assert "you may not" in one_sentence(as_gil("consume", "gilded", "--from-beginning"), 1)
 
 
+def test_access_keys(run: Run, broker: ThreadBroker, tmp_path: Path) -> None:
+    address = ("--admin", f"http://{broker.admin}")
+    said(run("user", "create", "kim", "--password-file", secret(tmp_path, "kim", "kim's own")))
+    assert said(run("user", "access-key", "list", "kim", *address)) == (
+        "user 'kim' has no access keys; add one with 'posthouse user access-key add kim'"
+    )
+    made = run("user", "access-key", "add", "kim", *address)
+    assert made.returncode == 0 and "its secret is not shown again" in made.stderr
+    [[_, _], [key, hidden]] = rows(made)
+    given = ("--key", "RocketMQ", "--secret-file", secret(tmp_path, "old", "12345678"))
+    assert parsed(run("user", "access-key", "add", "kim", *given, "--json", *address)) == {
+        "user": "kim",
+        "access_key": "RocketMQ",
+        "secret": "12345678",
+    }
+    listed = run("user", "access-key", "list", "kim", *address)
+    assert {row[0] for row in rows(listed)[1:]} == {key, "RocketMQ"}
+    assert hidden not in listed.stdout and "12345678" not in listed.stdout
+    found = parsed(run("user", "access-key", "list", "kim", "--json", *address))
+    assert [each.keys() for each in found] == [{"access_key", "created"}] * 2
+    removed = said(run("user", "access-key", "remove", "kim", key, *address))
+    assert removed == f"removed the access key {key} of user 'kim'"
+    again = one_sentence(run("user", "access-key", "remove", "kim", key, *address), 1)
+    assert f"'kim' has no access key '{key}'" in again
+    assert "there is no user 'lee'" in one_sentence(run("user", "access-key", "add", "lee", *address), 1)
+    short = ("--secret-file", secret(tmp_path, "short", "seven77"))
+    assert "secret" in one_sentence(run("user", "access-key", "add", "kim", *short, *address), 1)
+    twice = one_sentence(run("user", "access-key", "add", "kim", "--key", "RocketMQ", *address), 1)
+    assert "there is an access key 'RocketMQ' already" in twice
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [

@@ -237,6 +237,7 @@ class Broker:
             self._topics_followed,
             {
                 Space.USERS: self.access.users.follow,
+                Space.ACCESS_KEYS: self.access.access_keys.follow,
                 Space.ACLS: self.access.acls.follow,
                 Space.QUOTAS: self.access.quotas.follow,
                 Space.SECRETS: self._follow_secret,

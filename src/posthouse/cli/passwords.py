@@ -17,6 +17,16 @@ def ask_password(prompt: str) -> str:
         raise BadArgument("no password was given") from None
 
 
+def given_secret(file: Path) -> str:
+    """From the first line of the file, or of standard input."""
+    if file != STDIN:
+        return password_in(file)
+    secret = sys.stdin.readline().rstrip("\r\n")
+    if not secret:
+        raise BadArgument("there is no secret in the first line of standard input; write one there")
+    return secret
+
+
 def new_password(name: str, file: Path | None) -> str:
     """From the file, or typed twice; from the first line of standard input if that is not a terminal."""
     if file is not None and file != STDIN:

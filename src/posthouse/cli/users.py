@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from posthouse.cli import access_keys
 from posthouse.cli.options import Bootstrap, Json, open_client
 from posthouse.cli.output import print_json, print_table, say
 
@@ -15,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
+
+app.add_typer(access_keys.app)
 
 NewName = Annotated[str, typer.Argument(metavar="USER", help="Name of the new user.")]
 Name = Annotated[str, typer.Argument(metavar="USER", help="Name of the user.")]

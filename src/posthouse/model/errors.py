@@ -11,6 +11,7 @@ PosthouseError
 │   │   ├── Malformed          a batch that no producer writes
 │   │   └── MissingKeys        records without a key, on a compacted topic
 │   ├── InvalidTimestamp
+│   ├── TooLate                a delayed message that is to be recalled was published before
 │   ├── RecordTooLarge
 │   │   └── Inflated           small on the wire, but too large when decompressed
 │   ├── UnsupportedFormat      an older batch format or an unknown compression
@@ -30,7 +31,8 @@ PosthouseError
 │   ├── QueueLocked            exclusive to another session
 │   ├── InUse                  it has consumers or bindings
 │   ├── NotEmpty
-│   ├── InvalidCredential      a user name, password or verifier that must not be kept
+│   ├── InvalidCredential      a user name, password, verifier or access key that must not be kept
+│   ├── AccessKeyExists
 │   ├── InvalidAcl
 │   ├── InvalidQuota
 │   ├── InvalidFilter          an expression that selects messages is malformed or too large
@@ -45,6 +47,7 @@ PosthouseError
 │   ├── UnknownNamespace
 │   ├── UnknownExchange
 │   ├── UnknownUser
+│   ├── UnknownAccessKey
 │   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; a retry may succeed
     ├── ConcurrentTransaction  the previous transaction is ending
@@ -107,6 +110,10 @@ class MissingKeys(InvalidRecord):
 
 
 class InvalidTimestamp(BadRequest):
+    pass
+
+
+class TooLate(BadRequest):
     pass
 
 
@@ -232,6 +239,10 @@ class InvalidCredential(BadRequest):
     pass
 
 
+class AccessKeyExists(BadRequest):
+    pass
+
+
 class InvalidAcl(BadRequest):
     pass
 
@@ -298,6 +309,10 @@ class UnknownExchange(NotFound):
 
 
 class UnknownUser(NotFound):
+    pass
+
+
+class UnknownAccessKey(NotFound):
     pass
 
 

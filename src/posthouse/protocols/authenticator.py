@@ -1,14 +1,16 @@
 """Login of one connection, for any protocol: from credentials to a principal and its guard.
 
-A protocol reads the credentials from the wire and calls `verify_password`, `scram` or uses the certificate in
-`PeerIdentity`. With the principal it calls `admit`, which counts the connection for its user, and `record`
-writes the outcome to the audit log. If login is not required, `admit_anonymous` is enough.
+A protocol reads the credentials from the wire and calls `verify_password`, `verify_signature`, `scram` or
+uses the certificate in `PeerIdentity`. With the principal it calls `admit`, which counts the connection for
+its user, and `record` writes the outcome to the audit log. If login is not required, `admit_anonymous` is
+enough.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from posthouse.broker.access.access_keys import AccessKey
 from posthouse.broker.access.control import AccessControl
 from posthouse.broker.access.guard import CLOSED, Guard
 from posthouse.broker.access.principal import Principal
@@ -88,6 +90,7 @@ class Authenticator:
         self._admitted = admitted
         self._revoked = revoked
         self._entered: tuple[str, int] | None = None
+        self._keys: dict[str, int] = {}
         self.identity = identity
         self.guard: Guard = CLOSED
 
@@ -107,6 +110,19 @@ class Authenticator:
     async def verify_password(self, user: str, password: str) -> Principal:
         """Check a plain password. Raises LoginFailed."""
         return await self._access.log_in(user, password, self.identity.peer)
+
+    def verify_signature(self, access_key: str, messages: Iterable[bytes], signature: bytes) -> AccessKey:
+        """Check the signature of a request: HMAC-SHA1 of one of these messages. Raises LoginFailed."""
+        return self._access.access_keys.verify(access_key, messages, signature)
+
+    def admit_key(self, key: AccessKey) -> bool:
+        """Admit the user of the key, as `admit` does. Every request of a connection may have a key of its
+        own; true if this one is new. When one of them is removed, the connection is revoked."""
+        if key.name in self._keys:
+            return False
+        self.admit(Principal(key.user))
+        self._keys[key.name] = self._access.key_sessions.enter(key.name, self._revoke)
+        return True
 
     async def refresh_users(self) -> None:
         """Learn of users that another broker has changed."""
@@ -149,6 +165,9 @@ class Authenticator:
         if self._entered is not None:
             self._access.sessions.exit(*self._entered)
             self._entered = None
+        for key, number in self._keys.items():
+            self._access.key_sessions.exit(key, number)
+        self._keys.clear()
 
     def _open(self, principal: Principal | None) -> None:
         self.guard = self._access.guard(principal, self.identity.peer, self._protocol)

@@ -87,4 +87,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.REFERRALS: _of_cluster,
     Space.DUE: _sized(4),
     Space.HALF_MESSAGES: _of_cluster,
+    Space.ACCESS_KEYS: _of_cluster,
 }

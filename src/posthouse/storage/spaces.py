@@ -40,12 +40,15 @@ class Space(IntEnum):
     """Delayed messages that are due in a namespace of another broker than that of their schedule."""
     HALF_MESSAGES = 30
     """What was decided of half messages."""
+    ACCESS_KEYS = 31
+    """Of users who sign their requests."""
 
 
 CLUSTER_WIDE = frozenset(
     {
         Space.GROUP_CONFIGS,
         Space.USERS,
+        Space.ACCESS_KEYS,
         Space.ACLS,
         Space.QUOTAS,
         Space.CLIENT_METRICS,

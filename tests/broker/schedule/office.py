@@ -1,12 +1,13 @@
 """A schedule that sends into one topic, and everything that is asked of it while it does."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import PosthouseError, TooLate
 from posthouse.model.ids import PartitionId
 from posthouse.storage.contract import Storage
 from posthouse.storage.files.engine import FileStorage
@@ -28,8 +29,10 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-def message(due_ms: int, value: bytes = b"") -> Scheduled:
-    return Scheduled(due_ms=due_ms, namespace="/", exchange="orders", key=b"key", value=value)
+def message(due_ms: int, value: bytes = b"", sequence: bytes | None = None) -> Scheduled:
+    return Scheduled(
+        due_ms=due_ms, namespace="/", exchange="orders", key=b"key", value=value, sequence=sequence
+    )
 
 
 class Office:
@@ -55,6 +58,8 @@ class Office:
         self.journal_bytes = journal_bytes
         self.topic = make_topic("orders", segment_bytes="4000")
         self.count = 0
+        self.places: dict[bytes, tuple[int, bytes]] = {}
+        """By body: what is needed to recall the message."""
         self.sent_at_once: list[list[bytes]] = []
         self.refuse_with: PosthouseError | None = None
         self.killed_after_commit = False
@@ -114,18 +119,37 @@ class Office:
     async def delay(self, *delays: int) -> list[bytes]:
         """Publish messages in one commit, each with a delay in ms; returns their bodies."""
         now = self.clock.now_ms()
-        entries = [message(now + delay, b"%d" % (self.count + number)) for number, delay in enumerate(delays)]
+        entries = [
+            message(now + delay, b"%d" % (self.count + number), self.schedule.new_sequence())
+            for number, delay in enumerate(delays)
+        ]
+        for entry in entries:
+            assert entry.sequence is not None
+            self.places[entry.value] = (entry.due_ms, entry.sequence)
         self.count += len(entries)
         await self.publish(entries)
         return [entry.value for entry in entries]
 
     async def publish(self, entries: Sequence[Scheduled]) -> None:
-        for entry in entries:
-            if not self.schedule.is_ready(entry.due_ms):
+        while not all(self.schedule.is_ready(entry.due_ms) for entry in entries):
+            for entry in entries:
                 await self.schedule.prepare(entry.due_ms)
-                assert self.schedule.is_ready(entry.due_ms)
         await self.storage.commit(self.schedule.appends(entries))
         self.schedule.stored(entries)
+
+    def ask_to_recall(self, *bodies: bytes) -> "list[asyncio.Future[None]]":
+        """In this order. They are decided in `fire_due`, or by the schedule's task."""
+        return [asyncio.ensure_future(self.schedule.recall(*self.places[body])) for body in bodies]
+
+    async def recall(self, *bodies: bytes) -> list[bytes]:
+        """Returns those that are recalled; for the others it is too late."""
+        asked = self.ask_to_recall(*bodies)
+        await asyncio.sleep(0)
+        await self.schedule.fire_due()
+        results = await asyncio.gather(*asked, return_exceptions=True)
+        for result in results:
+            assert result is None or isinstance(result, TooLate), result
+        return [body for body, result in zip(bodies, results, strict=True) if result is None]
 
     async def advance(self, ms: int) -> None:
         self.clock.advance(ms / 1000)

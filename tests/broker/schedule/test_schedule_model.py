@@ -26,6 +26,7 @@ WINDOWS = st.sampled_from([2, 8, 40])
 to shorter ones."""
 SPANS = (20, SECOND, MINUTE, 3 * MINUTE, HOUR, 3 * HOUR, DAY, 20 * DAY, 3 * YEAR)
 TIMES = st.sampled_from(SPANS).flatmap(lambda span: st.integers(0, span))
+WHICH = st.lists(st.integers(0, 200), min_size=1, max_size=8)
 DELAYS = st.lists(TIMES | st.integers(-2 * SECOND, 100), min_size=1, max_size=15)
 
 
@@ -37,6 +38,9 @@ class ScheduleMachine(RuleBasedStateMachine):
         self.small_pieces.start()
         self.root = Path(tempfile.mkdtemp(dir=IN_MEMORY, prefix="posthouse-"))
         self.due: dict[bytes, int] = {}
+        self.recalled: set[bytes] = set()
+        self.uncertain: set[bytes] = set()
+        """Recalls that were asked for when the broker crashed."""
         self.everything_due_is_sent = True
 
     def run(self, work: Awaitable[T]) -> T:
@@ -101,6 +105,47 @@ class ScheduleMachine(RuleBasedStateMachine):
             self.run(self.office.advance(ms))
         self.office.refuse_with = None
 
+    def _some(self, which: list[int]) -> list[bytes]:
+        bodies = list(self.due)
+        return list(dict.fromkeys(bodies[each % len(bodies)] for each in which))
+
+    @precondition(lambda self: self.due)
+    @rule(which=WHICH)
+    def recall(self, which: list[int]) -> None:
+        self.recalled |= set(self.run(self.office.recall(*self._some(which))))
+
+    @precondition(lambda self: self.due)
+    @rule(which=WHICH, ms=TIMES)
+    def recall_while_time_passes(self, which: list[int], ms: int) -> None:
+        async def both() -> None:
+            recalled, _ = await asyncio.gather(
+                self.office.recall(*self._some(which)), self.office.advance(ms)
+            )
+            self.recalled |= set(recalled)
+
+        self.everything_due_is_sent = False
+        self.run(both())
+
+    @precondition(lambda self: self.due and self.office.directory is not None)
+    @rule(which=WHICH, turns=st.integers(1, 12))
+    def crash_in_the_middle_of_recalls(self, which: list[int], turns: int) -> None:
+        async def crash() -> None:
+            bodies = self._some(which)
+            asked = self.office.ask_to_recall(*bodies)
+            firing = asyncio.create_task(self.office.schedule.fire_due())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            for body, each in zip(bodies, asked, strict=True):
+                if not each.done():
+                    self.uncertain.add(body)
+                elif each.exception() is None:
+                    self.recalled.add(body)
+            await self.office.crash()
+            await asyncio.gather(firing, *asked, return_exceptions=True)
+
+        self.everything_due_is_sent = False
+        self.run(crash())
+
     @precondition(lambda self: self.office.directory is not None)
     @rule(window=WINDOWS)
     def restart(self, window: int) -> None:
@@ -131,19 +176,24 @@ class ScheduleMachine(RuleBasedStateMachine):
     def all_is_well(self) -> None:
         sent = self.run(self.office.sent())
         assert len(sent) == len(set(sent)), "sent once"
-        assert self.office.schedule.waiting == len(self.due) - len(sent), "none is lost"
+        assert not self.recalled & set(sent), "recalled or sent, and never both"
+        left = len(self.due) - len(sent)
+        may_be_gone = len((self.recalled | self.uncertain) - set(sent))
+        assert left - may_be_gone <= self.office.schedule.waiting <= left, "none is lost"
         assert self.office.schedule.loaded <= self.office.window
         if self.everything_due_is_sent:
             now = self.clock.now_ms()
             missing = {body for body, due in self.due.items() if due <= now} - set(sent)
-            assert not missing, "none is forgotten"
+            assert missing <= self.recalled | self.uncertain, "none is forgotten"
 
     def teardown(self) -> None:
         if hasattr(self, "office"):
             # After a while everything has come.
             self.run(self.office.advance(4 * YEAR))
             self.run(self.office.advance(4 * YEAR))
-            assert set(self.run(self.office.sent())) == set(self.due)
+            sent = set(self.run(self.office.sent()))
+            assert set(self.due) - self.recalled - self.uncertain <= sent <= set(self.due) - self.recalled
+            assert self.office.schedule.waiting == 0
             assert len(self.office.schedule._buckets) == 0
             self.run(self.office.close())
         self.loop.run_until_complete(self.loop.shutdown_default_executor())

@@ -28,6 +28,7 @@ _NAMES = {
     "key": f"{_SECRET}-key",
     "id": f"{_SECRET}-tx",
     "user": f"{_SECRET}-user",
+    "access_key": f"{_SECRET}-access-key",
     "peer": "127.0.0.1:1",
     "channel": "127.0.0.1:1 (1)",
     "node": "posthouse",

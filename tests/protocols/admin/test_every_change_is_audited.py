@@ -46,6 +46,13 @@ _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("POST /v1/acls", {}, {"acls": [_ACL]}, "create-acl topic:t"),
     ("POST /v1/acls/delete", {}, {"name": "t"}, "delete-acl topic:t"),
     ("PUT /v1/users/{user}", {"user": "bob"}, {"password": "first"}, "set-credential user:bob"),
+    (
+        "POST /v1/users/{user}/access-keys",
+        {"user": "bob"},
+        {"access_key": "key-1"},
+        "add-access-key user:bob",
+    ),
+    ("DELETE /v1/users/{user}/access-keys/{access_key}", {"user": "bob"}, None, "remove-access-key user:bob"),
     ("DELETE /v1/users/{user}", {"user": "bob"}, None, "delete-credential user:bob"),
     ("PUT /api/users/{user}", {"user": "eve"}, {"password": "x", "tags": ""}, "set-credential user:eve"),
     ("PUT /api/permissions/{vhost}/{user}", {"user": "eve"}, _PATTERNS, "create-acl topic:a"),
@@ -74,6 +81,7 @@ _NAMES = {
     "destination": "a",
     "key": "k",
     "id": "tx",
+    "access_key": "key-1",
 }
 
 

@@ -1,4 +1,4 @@
-"""Access control: users, ACLs, quotas and the audit log of one broker."""
+"""Access control: users, access keys, ACLs, quotas and the audit log of one broker."""
 
 import asyncio
 import os
@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from posthouse.broker.access.access_keys import AccessKeys
 from posthouse.broker.access.acls import Acls
 from posthouse.broker.access.audit import LOGIN, Audit
 from posthouse.broker.access.guard import AclGuard, DecisionCache, Guard, OpenGuard, host_of
@@ -18,6 +19,7 @@ from posthouse.broker.access.scram import ScramServer
 from posthouse.broker.access.secret import Secret
 from posthouse.broker.access.sessions import Sessions
 from posthouse.broker.access.users import Users
+from posthouse.broker.changes import SerializedChanges
 from posthouse.broker.cluster_usage import NO_OTHERS, ClusterUsage
 from posthouse.model.clock import Clock
 from posthouse.model.errors import InvalidConfig, LoginFailed, Unavailable
@@ -50,11 +52,24 @@ class AccessControl:
         self.secret: Secret | None = None
         """Known once it is stored, if clients have to log in."""
         self.sessions = Sessions(settings.max_connections_per_user, cluster)
+        self.key_sessions = Sessions(0)
+        """Connections by access key. They count for their users, in `sessions`."""
+        changes = SerializedChanges()
+        self.access_keys = AccessKeys(
+            storage,
+            clock,
+            random,
+            is_user=lambda name: self.users.get(name) is not None,
+            changes=changes,
+            removed=self.key_sessions.disconnect,
+        )
         self.users = Users(
             storage,
             random,
             min_iterations=settings.scram_min_iterations,
             changed=self.sessions.disconnect,
+            changes=changes,
+            belongings=self.access_keys,
         )
         self._has_certificates = settings.tls_client_certificates is not ClientCertificates.OFF
         self.proven_users = ProvenUsers(
@@ -73,6 +88,7 @@ class AccessControl:
         if self.is_required:
             self._use_secret(Secret.found(self._storage, self._storage.take_state(Space.SECRETS)))
         self.users.load()
+        self.access_keys.load()
         self.acls.load()
         self.quotas.load()
         self.audit.open()

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Protocol
 
 from posthouse.broker.access.decoys import Decoys
 from posthouse.broker.access.password_work import PasswordWork
@@ -39,6 +40,16 @@ class User:
         return hmac.digest(key, _encoded(dict(sorted(self.verifiers.items()))), "sha256")
 
 
+class Belongings(Protocol):
+    """What a user has and does not outlive the user."""
+
+    def removal_of(self, user: str) -> Sequence[Put]:
+        """What the commit needs that removes the user."""
+
+    def forget(self, user: str) -> None:
+        """That commit is durable."""
+
+
 class Users:
     """Owned by the event loop; a thread computes password hashes."""
 
@@ -49,11 +60,15 @@ class Users:
         *,
         min_iterations: int = MIN_ITERATIONS,
         changed: Callable[[str], None] = lambda name: None,
+        changes: SerializedChanges | None = None,
+        belongings: Belongings | None = None,
     ) -> None:
-        """`changed` is called with the name of a user whose password was changed or removed."""
+        """`changed` is called with the name of a user whose password was changed or removed. `changes` are
+        shared with those of `belongings`."""
         self._min_iterations = min_iterations
         self._storage = storage
-        self._changes = SerializedChanges()
+        self._changes = SerializedChanges() if changes is None else changes
+        self._belongings = belongings
         self._random = random
         self._users: dict[str, User] = {}
         self._work = PasswordWork()
@@ -129,8 +144,12 @@ class Users:
         kept = {key: value for key, value in known.verifiers.items() if key not in removed}
         kept |= {verifier.mechanism: verifier for verifier in verifiers}
         value = _encoded(kept) if kept else None
-        await self._storage.commit([Put(Space.USERS, name.encode(), value)])
+        belongings = None if kept else self._belongings
+        others = () if belongings is None else belongings.removal_of(name)
+        await self._storage.commit([Put(Space.USERS, name.encode(), value), *others])
         self._take(name, kept)
+        if belongings is not None:
+            belongings.forget(name)
 
     def _take(self, name: str, verifiers: Mapping[Mechanism, Verifier]) -> None:
         """The user has these verifiers from now on; a user without any is deleted."""

@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
+from sys import intern
 from typing import Final, TypeAlias
 
 from posthouse.broker.half_messages.decisions import BLOCK, Decisions
@@ -64,10 +65,11 @@ CreateTopics: TypeAlias = Callable[[Sequence[NewTopic]], Awaitable[list[Topic | 
 
 
 class _Undecided:
-    __slots__ = ("checks", "group", "since")
+    __slots__ = ("checks", "group", "since", "topic")
 
-    def __init__(self, group: str, since: float) -> None:
+    def __init__(self, group: str, topic: str, since: float) -> None:
         self.group = group
+        self.topic = topic
         self.since = since
         """Monotonic: a clock that is set must park nothing, and put off no check."""
         self.checks = 0
@@ -208,7 +210,7 @@ class HalfMessages:
 
     def _prepared(self, id: int, message: HalfMessage) -> None:
         now = self._clock.monotonic()
-        self._undecided[id] = _Undecided(message.group, now)
+        self._undecided[id] = _Undecided(intern(message.group), intern(message.topic), now)
         self._following = id + 1
         old = (self._clock.now_ms() - message.prepared_ms) / 1000
         left = min(max(message.first_check_s - old, 0), message.first_check_s)
@@ -227,6 +229,11 @@ class HalfMessages:
             self._recent_bytes -= known.size
 
     # Deciding
+
+    def topic_of(self, id: int) -> str | None:
+        """The topic that an undecided message is for: who decides must be allowed to write to it."""
+        known = self._undecided.get(id)
+        return None if known is None else known.topic
 
     def decide(self, id: int, *, group: str, commit: bool) -> "asyncio.Future[None]":
         """The future is done when the decision is durable, and a committed message visible. To decide the

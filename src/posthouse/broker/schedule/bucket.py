@@ -13,6 +13,8 @@ number of entries needs one mark, and it changes in the same commit that appends
 An entry that arrived behind `marked to` but sorts before the mark is *late*. Late entries are fired first, by
 offset, and `marked to` follows them.
 
+What was fired last of all buckets has an entry of its own beside theirs: see `recalls`.
+
 A bucket is stored with its first entry. When it is empty, one commit trims its log to the end and removes it.
 A bucket of a longer period is moved from the front: each step trims the entries that it has moved.
 """

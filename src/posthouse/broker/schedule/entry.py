@@ -1,7 +1,8 @@
 """A delayed message as a schedule keeps it: one record in one of its logs.
 
 The record's timestamp is the time at which the message is due, its key the 8 bytes of its sequence (the order
-of arrival, for messages due at the same time), and it has no headers. Its value, numbers big-endian:
+of arrival, for messages due at the same time: see `sequences`), and it has no headers. Its
+value, numbers big-endian:
 
     offset  size  field
          0     1  version        1
@@ -68,6 +69,9 @@ class Scheduled:
     """Of the topic that `exchange` names. None for a message that is routed when it is due."""
     has_key: bool = True
     """Whether the record for a partition has a key at all."""
+    sequence: bytes | None = field(default=None, compare=False)
+    """See `Schedule.new_sequence`; the schedule gives it one if it has none. Not part of its record's
+    value."""
     stored_attributes: bytes | None = field(default=None, repr=False, compare=False)
     """The attributes in JSON; derived from them if not given."""
 

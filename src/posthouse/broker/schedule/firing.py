@@ -9,6 +9,7 @@ from posthouse.broker.schedule.bucket import Bucket, Mark
 from posthouse.broker.schedule.buckets import Buckets
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.keys import PLACE_SIZE
+from posthouse.broker.schedule.recalls import Recalls
 from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.broker.stored_records import read_records
 from posthouse.storage.contract import Storage
@@ -50,6 +51,7 @@ class Firing:
         storage: Storage,
         buckets: Buckets,
         window: ScheduleWindow,
+        recalls: Recalls,
         fire: Fire,
         *,
         most: int,
@@ -58,19 +60,20 @@ class Firing:
         self._storage = storage
         self._buckets = buckets
         self._window = window
+        self._recalls = recalls
         self._fire = fire
         self._most = most
         self._most_bytes = most_bytes
         self._ahead: dict[bytes, bytes] = {}
         """Bodies that were read ahead, by key."""
 
-    async def fire_some(self, now_ms: int) -> bool:
+    async def fire_some(self, now_ms: int, *, only_late: bool = False) -> bool:
         """Fire the first due messages, up to the limits. False if none is due."""
         room = _Room(self._most, self._most_bytes)
         limit = min((bucket.bound for bucket in self._buckets), default=keys.END)
         limit = min(limit, keys.before(now_ms + 1))
         late = self._late(now_ms, room)
-        taken = self._from_window(limit, room)
+        taken = [] if only_late else self._from_window(limit, room)
         if not late and not taken:
             return False
         try:
@@ -97,10 +100,11 @@ class Firing:
         return taken
 
     async def _fire_all(self, chosen: Sequence[bytes], bodies: Mapping[bytes, bytes]) -> None:
-        messages = [entry.decode(keys.due_of(key), bodies[key]) for key in sorted(bodies)]
+        fired = self._recalls.apply(chosen, bodies)
+        messages = [entry.decode(keys.due_of(key), bodies[key]) for key in fired.keys]
         of_log = _by_log(chosen)
         marks: dict[int, Mark] = {}
-        puts: list[Put] = []
+        puts = [self._recalls.put(fired)]
         for number, in_log in of_log.items():
             bucket = self._buckets.of_log(number)
             marks[number] = self._mark_after(bucket, in_log)
@@ -109,6 +113,7 @@ class Firing:
             await self._fire(messages, puts)
         else:
             await self._storage.commit(puts)
+        self._recalls.fired(fired)
         for number, in_log in of_log.items():
             self._fired(self._buckets.of_log(number), in_log, marks[number])
 

@@ -19,6 +19,8 @@ from posthouse.broker.schedule.keys import due_of
 from posthouse.broker.schedule.loading import ScheduleLoader
 from posthouse.broker.schedule.logs import OF_ALL, ScheduleLogs, prefix_of
 from posthouse.broker.schedule.periods import period_for
+from posthouse.broker.schedule.recalls import Recalls, place_of
+from posthouse.broker.schedule.sequences import Sequences
 from posthouse.broker.schedule.window import ScheduleWindow
 from posthouse.model.clock import Clock
 from posthouse.model.errors import Unavailable
@@ -35,7 +37,7 @@ LONGEST_SLEEP = 1.0
 """In seconds. The wall clock may be set forward meanwhile."""
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 5.0
-_SEQUENCE_BITS = 16
+_STOPPING = "the schedule of the message stops here; try again"
 
 
 class Schedule:
@@ -63,13 +65,20 @@ class Schedule:
         self._prefix = prefix_of(scope)
         self._logs = ScheduleLogs(storage, self._defaults, scope)
         self._buckets = Buckets(storage, self._logs, self._prefix)
+        self._sequences = Sequences(storage, clock, self._prefix)
         self._window = ScheduleWindow(self._window_size)
         self._loading = ScheduleLoader(storage, self._buckets, self._window)
         self._emptying = Emptying(storage, self._buckets, self._logs)
+        self._recalls = Recalls(storage, self._buckets, self._logs, self._prefix)
         self._firing = Firing(
-            storage, self._buckets, self._window, fire, most=most_at_once, most_bytes=most_bytes_at_once
+            storage,
+            self._buckets,
+            self._window,
+            self._recalls,
+            fire,
+            most=most_at_once,
+            most_bytes=most_bytes_at_once,
         )
-        self._last_sequence = 0
         self._one_at_a_time = asyncio.Lock()
         self._awake = asyncio.Event()
         self._planned: float = math.inf
@@ -82,12 +91,13 @@ class Schedule:
     def load(self, stored: Mapping[bytes, bytes]) -> None:
         """`stored` has the buckets of all schedules."""
         self._logs.load()
-        self._buckets.load({key: value for key, value in stored.items() if prefix_in(key) == self._prefix})
+        own = {key: value for key, value in stored.items() if prefix_in(key) == self._prefix}
+        self._buckets.load(self._recalls.load(self._sequences.load(own)))
 
     @property
     def waiting(self) -> int:
-        """Number of messages that are not fired yet."""
-        return self._buckets.waiting
+        """Number of messages that are not fired yet, also of those that were recalled."""
+        return max(self._buckets.waiting - self._recalls.waiting, 0)
 
     @property
     def loaded(self) -> int:
@@ -96,10 +106,11 @@ class Schedule:
 
     def is_ready(self, due_ms: int) -> bool:
         """Whether a message for this time can be stored without preparation."""
-        return self._logs.free >= SPARE_LOGS
+        return self._logs.free >= SPARE_LOGS and self._sequences.is_ready
 
     async def prepare(self, due_ms: int) -> None:
         await self._logs.reserve(SPARE_LOGS)
+        await self._sequences.reserve()
 
     def appends(self, entries: Sequence[Scheduled]) -> list[Operation]:
         """The operations that store the entries, to be committed in the same iteration of the event loop.
@@ -108,15 +119,30 @@ class Schedule:
         """
         now = self._clock.now_ms()
         stored = (
-            BucketEntry(period_for(entry.due_ms, now), entry.due_ms, self._sequence(now), entry.encode())
+            BucketEntry(
+                period_for(entry.due_ms, now),
+                entry.due_ms,
+                entry.sequence or self.new_sequence(),
+                entry.encode(),
+            )
             for entry in entries
         )
         return self._buckets.store(stored, now)
 
-    def _sequence(self, now_ms: int) -> bytes:
-        """Rising, also over restarts unless the clock is set back: it decides only between equal times."""
-        self._last_sequence = max(self._last_sequence + 1, now_ms << _SEQUENCE_BITS)
-        return self._last_sequence.to_bytes(8, "big")
+    def new_sequence(self) -> bytes:
+        """For an entry that may be recalled."""
+        return self._sequences.new()
+
+    async def recall(self, due_ms: int, sequence: bytes) -> None:
+        """The entry with this sequence is not fired. Durable on return. Raises TooLate if it was fired, or is
+        about to be, and Unavailable.
+
+        That there is such an entry is not checked: it may be anywhere in the logs."""
+        if self._stopping:
+            raise Unavailable(_STOPPING)
+        decided = self._recalls.ask(place_of(due_ms, sequence))
+        self._awake.set()
+        await decided
 
     def stored(self, entries: Sequence[Scheduled]) -> None:
         if any(entry.due_ms < self._planned for entry in entries):
@@ -132,6 +158,7 @@ class Schedule:
         self._awake.set()
         if self._task is not None:
             await asyncio.wait([self._task])
+        self._recalls.refuse(Unavailable(_STOPPING))
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE
@@ -175,9 +202,10 @@ class Schedule:
 
     async def _step(self) -> bool:
         """Do the most urgent step. False if there is nothing to do now."""
-        await self._loading.catch_up()
+        has_decided = await self._recalls.decide(self._clock.now_ms())
+        has_read = await self._loading.catch_up()
         now = self._looked_ms = self._clock.now_ms()
-        if await self._firing.fire_some(now):
+        if await self._firing.fire_some(now, only_late=not has_read):
             return True
         finished = [bucket for bucket in self._buckets if self._is_over(bucket, now)]
         if finished:
@@ -190,7 +218,7 @@ class Schedule:
             if self._loading.is_needed(bucket) or self._loading.fits(bucket):
                 await self._loading.load(bucket)
                 return True
-        return False
+        return has_decided
 
     def _lacking(self, now_ms: int) -> list[Bucket]:
         """Buckets whose time has come and that have entries outside the window."""

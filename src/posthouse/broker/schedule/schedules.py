@@ -69,6 +69,14 @@ class Schedules:
         for entry in entries:
             await self._of(entry).prepare(entry.due_ms)
 
+    def new_sequence(self, namespace: str) -> bytes:
+        """For an entry that may be recalled. Raises NotCoordinator."""
+        return self._in(namespace).new_sequence()
+
+    async def recall(self, namespace: str, due_ms: int, sequence: bytes) -> None:
+        """See `Schedule.recall`. Raises NotCoordinator, too."""
+        await self._in(namespace).recall(due_ms, sequence)
+
     def appends(self, entries: Sequence[Scheduled]) -> list[Operation]:
         """See `Schedule.appends`."""
         divided = self._divided(entries).items()
@@ -85,10 +93,16 @@ class Schedules:
         return divided
 
     def _find(self, entry: Scheduled) -> Schedule | None:
-        return self._by_scope.get(OF_ALL if self._is_alone else scope_of_namespace(entry.namespace))
+        return self._find_in(entry.namespace)
+
+    def _find_in(self, namespace: str) -> Schedule | None:
+        return self._by_scope.get(OF_ALL if self._is_alone else scope_of_namespace(namespace))
 
     def _of(self, entry: Scheduled) -> Schedule:
-        schedule = self._find(entry)
+        return self._in(entry.namespace)
+
+    def _in(self, namespace: str) -> Schedule:
+        schedule = self._find_in(namespace)
         if schedule is None:
-            raise NotCoordinator(f"another broker schedules the messages of namespace {entry.namespace!r}")
+            raise NotCoordinator(f"another broker schedules the messages of namespace {namespace!r}")
         return schedule

@@ -3,6 +3,7 @@
 from typing import Any, Final
 
 from posthouse.protocols.admin.endpoint import Endpoint
+from posthouse.protocols.admin.handlers.access_keys import ACCESS_KEYS
 from posthouse.protocols.admin.handlers.acls import ACLS
 from posthouse.protocols.admin.handlers.archive import ARCHIVE
 from posthouse.protocols.admin.handlers.audit import AUDIT
@@ -53,4 +54,5 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *TOPIC_SETTINGS,
     *TRANSACTIONS,
     *USERS,
+    *ACCESS_KEYS,
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.model.errors import (
+    AccessKeyExists,
     AccessRefused,
     BadRequest,
     ConcurrentTransaction,
@@ -36,6 +37,7 @@ _STATUS: tuple[tuple[type[PosthouseError], int], ...] = (
     (LoginFailed, 401),
     (AccessRefused, 403),
     (TopicExists, 409),
+    (AccessKeyExists, 409),
     (DefinitionMismatch, 409),
     (GroupNotEmpty, 409),
     (InUse, 409),

@@ -11,7 +11,7 @@ from posthouse.protocols.request_metrics import ApiMetrics
 from posthouse.protocols.rocketmq.clients import ClientConnection
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.commands import Command
-from posthouse.protocols.rocketmq.names import check_group_name, topic_name
+from posthouse.protocols.rocketmq.names import RETRY, check_group_name, topic_name
 from posthouse.protocols.rocketmq.remoting.errors import Refused, code_of, remark_of
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Address
@@ -44,6 +44,9 @@ class Caller(ClientConnection, Protocol):
     async def writable(self) -> None:
         """Wait until the client has read what it was sent."""
 
+    def introduce(self, client_id: str) -> None:
+        """The name that the client has given itself."""
+
 
 def check_allowed(call: "Call", operation: Operation, kind: Kind, name: str) -> None:
     """`name` is that of the log. Raises AccessRefused."""
@@ -60,14 +63,34 @@ def check_may_consume(call: "Call", group: str) -> None:
 
 def check_may_describe(call: "Call", name: str) -> None:
     """`name` is the topic's in RocketMQ. Raises AccessRefused and InvalidTopicName."""
-    if not call.connection.guard.allows(Operation.DESCRIBE, Kind.TOPIC, topic_name(name)):
+    if not is_permitted(call, Operation.DESCRIBE, name):
         raise AccessRefused(f"no permission to describe topic {name!r}")
 
 
-def check_may_read(call: "Call", topic: Topic, name: str) -> None:
-    """`name` is the topic's in RocketMQ. Raises AccessRefused."""
-    if not call.connection.guard.allows(Operation.READ, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to read topic {name!r}")
+def is_permitted(call: "Call", operation: Operation, name: str) -> bool:
+    """On a topic, by its name in RocketMQ. Topics of retries are for those who may consume in their group:
+    clients use them without being told to. Raises InvalidTopicName."""
+    guard = call.connection.guard
+    if name.startswith(RETRY):
+        return guard.allows(Operation.READ, Kind.GROUP, name.removeprefix(RETRY))
+    return guard.allows(operation, Kind.TOPIC, topic_name(name))
+
+
+def readable_topic(call: "Call", name: str) -> Topic:
+    """`name` is the topic's in RocketMQ. Raises AccessRefused before it is known whether there is a topic,
+    UnknownTopic and InvalidTopicName."""
+    return _permitted(call, name, Operation.READ)
+
+
+def described_topic(call: "Call", name: str) -> Topic:
+    """The same for those who want to know about the topic."""
+    return _permitted(call, name, Operation.DESCRIBE)
+
+
+def _permitted(call: "Call", name: str, operation: Operation) -> Topic:
+    if not is_permitted(call, operation, name):
+        raise AccessRefused(f"no permission to {operation} topic {name!r}")
+    return call.connection.server.topics.get(name)
 
 
 class Call:

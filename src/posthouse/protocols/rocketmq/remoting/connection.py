@@ -7,11 +7,13 @@ the client does not read its answers.
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any, Final, cast
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.model.errors import Unavailable
+from posthouse.model.errors import LoginFailed, Unavailable
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.flow_control import FlowControl
@@ -28,10 +30,13 @@ from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_comma
 from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.protocols.rocketmq.remoting.call import Call
-from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API
+from posthouse.protocols.rocketmq.remoting.charges import Charges
+from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API, Handler
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
+from posthouse.protocols.rocketmq.remoting.logins import SIGNATURE, SignedRequests
 from posthouse.protocols.rocketmq.remoting.server import BROKER, RemotingServer
+from posthouse.protocols.stopwatch import Timed
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -102,10 +107,17 @@ class RemotingConnection(asyncio.Protocol):
             self._is_lost = True
             self._transport.abort()
             return
-        self._authenticator.admit_anonymous()
+        self._charges = Charges(server.broker.access.quotas, self._flow.throttle)
+        self._signed = SignedRequests(self._authenticator) if self._authenticator.is_required else None
+        if self._signed is None:
+            self._authenticator.admit_anonymous()
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
+        self._charges.user = guard.principal.name
+
+    def introduce(self, client_id: str) -> None:
+        self._charges.client = self._charges.client or client_id
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._decoder.held and not self._is_lost and not self._flow.is_paused:
@@ -164,29 +176,49 @@ class RemotingConnection(asyncio.Protocol):
 
     def _start(self, request: Command) -> None:
         code = request.code
-        size = len(request.body) + _CALL_BYTES
+        size = len(request.body)
         for name, value in request.fields.items():
-            size += len(name) + len(value) + _FIELD_BYTES
+            size += len(name) + len(value)
+        held = size + _CALL_BYTES + _FIELD_BYTES * len(request.fields)
         metrics = self.server.requests.of(PROTOCOL, API_NAMES.get(code, UNKNOWN_API))
-        call = Call(self, request, size, metrics, self._loop.time())
+        call = Call(self, request, held, metrics, self._loop.time())
         self._calls += 1
-        self._flow.in_flight += size
+        self._flow.in_flight += held
+        is_free = self._charges.quotas.is_empty
         handler = HANDLERS.get(code)
         try:
+            if self._signed is not None:
+                self._check_signature(self._signed, request)
             if handler is None:
                 raise Refused(
                     ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f"request code {code} is not supported"
                 )
             if not self._software:
                 self._prove(request)
-            waiting = handler(call)
+            waiting = handler(call) if is_free else self._charged(handler, call, size)
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
             return
         if waiting is not None:
-            task = self._loop.create_task(self._finish(call, waiting))
+            finishing = self._finish(call, waiting)
+            task = self._loop.create_task(finishing if is_free else Timed(finishing, self._charges.stopwatch))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            if not is_free:
+                task.add_done_callback(self._charge_work)
+
+    def _charged(self, handler: Handler, call: Call, size: int) -> Coroutine[Any, Any, None] | None:
+        charges = self._charges
+        charges.received(call.request.code, size)
+        with charges.stopwatch:
+            waiting = handler(call)
+        charges.worked()
+        return waiting
+
+    def _charge_work(self, task: "asyncio.Task[None]") -> None:
+        if not self._is_lost:
+            self._charges.worked()
+            self._regulate()
 
     async def _finish(self, call: Call, waiting: Coroutine[Any, Any, None]) -> None:
         try:
@@ -194,12 +226,28 @@ class RemotingConnection(asyncio.Protocol):
         except Exception as error:  # noqa: BLE001 - told apart in `errors`
             call.fail(error)
 
+    def _check_signature(self, signed: SignedRequests, request: Command) -> None:
+        try:
+            signed.check(request)
+        except LoginFailed:
+            if SIGNATURE in request.fields:  # otherwise its client does not know that it has to log in
+                self._flow.throttle.extend(self._listener.offended(self))
+            raise
+
     def _prove(self, request: Command) -> None:
         self.language, self.version = request.language[:_LONGEST_LANGUAGE], request.version
         self._software = f"{self.language} {self.version}"
         self._listener.prove(self)
 
     def answer(self, call: Call, command: Command) -> None:
+        change = self.guard.last_change
+        if change:  # what was done is in the audit log before it is answered
+            audit = self.server.broker.access.audit
+            audit.when_written(change, partial(self._answer, call, command))
+        else:
+            self._answer(call, command)
+
+    def _answer(self, call: Call, command: Command) -> None:
         call.metrics.seconds.observe(self._loop.time() - call.begun)
         self._calls -= 1
         if self._is_lost:
@@ -213,7 +261,9 @@ class RemotingConnection(asyncio.Protocol):
                 log.error("an answer to %s cannot be encoded: %s", self.peer, error)
                 self.abort()
                 return
-        if flow.is_paused:
+        if not self._charges.quotas.is_empty:
+            self._charges.answered(call.request.code, len(command.body))
+        if flow.is_paused or flow.throttle.is_on:
             flow.count()
             self._regulate()
         if self.is_finishing and not self._calls:
@@ -224,6 +274,8 @@ class RemotingConnection(asyncio.Protocol):
         self._tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
+        if not self.guard.may(Operation.WRITE, Kind.TOPIC, message.topic):
+            return False  # it would get the message, and could not decide
         return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
 
     def reset_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -283,6 +335,7 @@ class RemotingConnection(asyncio.Protocol):
             protocol=PROTOCOL,
             since_ms=self._since_ms,
             client=self._software,
+            user=self._authenticator.user,
             has_tls=self._transport.get_extra_info("ssl_object") is not None,
             is_paused=flow.is_paused,
             received_bytes=flow.pace.received,

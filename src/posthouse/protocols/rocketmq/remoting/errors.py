@@ -7,6 +7,7 @@ from posthouse.model.errors import (
     AccessRefused,
     BadRequest,
     InvalidFilter,
+    LoginFailed,
     NotFound,
     PosthouseError,
     Unavailable,
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 _CODES: Final = (
     (NotFound, ResponseCode.TOPIC_NOT_EXIST),
     (AccessRefused, ResponseCode.NO_PERMISSION),
+    (LoginFailed, ResponseCode.NO_PERMISSION),
     (InvalidFilter, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
     (BadRequest, ResponseCode.MESSAGE_ILLEGAL),
     (Malformed, ResponseCode.MESSAGE_ILLEGAL),

@@ -26,6 +26,7 @@ def heartbeat(call: Call) -> Coroutine[Any, Any, None] | None:
     beat = decode_heartbeat(call.request.body)
     for group in beat.consumer_groups:
         check_may_consume(call, group.name)
+    call.connection.introduce(beat.client)
     topics = call.connection.server.topics
     lacking = [
         each

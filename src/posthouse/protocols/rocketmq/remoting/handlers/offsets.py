@@ -10,7 +10,7 @@ from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
-from posthouse.protocols.rocketmq.remoting.call import Call, Caller, check_may_consume, check_may_describe
+from posthouse.protocols.rocketmq.remoting.call import Call, Caller, check_may_consume, described_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 
 log = logging.getLogger(__name__)
@@ -125,9 +125,7 @@ def _group(call: Call) -> str:
 
 
 def _queue(call: Call) -> tuple[Topic, int]:
-    name = call.text("topic")
-    topic = call.connection.server.topics.get(name)
-    check_may_describe(call, name)
+    topic = described_topic(call, call.text("topic"))
     partition = call.number("queueId")
     topic.existing_partition(partition)
     return topic, partition

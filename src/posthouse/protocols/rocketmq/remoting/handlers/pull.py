@@ -16,7 +16,7 @@ from posthouse.protocols.rocketmq.messages import consumer_properties
 from posthouse.protocols.rocketmq.names import RETRY
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.reading import ReadMessages, read_messages
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_read
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, readable_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.offsets import commit
 
@@ -32,9 +32,8 @@ def pull(call: Call) -> Coroutine[Any, Any, None]:
     flags = call.number("sysFlag", 0)
     name, group = call.text("topic"), call.text("consumerGroup")
     check_may_consume(call, group)
-    topic = call.connection.server.topics.get(name)
+    topic = readable_topic(call, name)
     partition = call.number("queueId")
-    check_may_read(call, topic, name)
     topic.existing_partition(partition)
     selected = _filter(call, flags, group, name)
     if flags & PullFlag.COMMIT_OFFSET and (offset := call.number("commitOffset", -1)) >= 0:

@@ -10,7 +10,7 @@ from posthouse.protocols.rocketmq.messages import Message, record_headers, recor
 from posthouse.protocols.rocketmq.names import dead_letter_topic, retry_topic, topic_name
 from posthouse.protocols.rocketmq.positions import Position, unpack_position
 from posthouse.protocols.rocketmq.reading import read_message
-from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, check_may_read
+from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, readable_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.topics import RETRY_QUEUES
 
@@ -60,8 +60,7 @@ async def _found(call: Call, group: str, position: Position) -> Message:
     """The message is read again: the client sends only where it is."""
     server = call.connection.server
     name = retry_topic(group) if position.is_retry else call.text("originTopic")
-    topic = server.topics.get(name)
-    check_may_read(call, topic, name)
+    topic = readable_topic(call, name)
     topic.existing_partition(position.partition)
     message = await read_message(server.broker, topic, position.partition, position.offset)
     if message is None:

@@ -4,7 +4,7 @@ import random
 from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.topics import Topic
@@ -27,9 +27,9 @@ from posthouse.protocols.rocketmq.messages import (
     record_headers,
     record_key,
 )
-from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic, topic_name
+from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic
 from posthouse.protocols.rocketmq.positions import pack_position
-from posthouse.protocols.rocketmq.remoting.call import Call
+from posthouse.protocols.rocketmq.remoting.call import Call, is_permitted
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
 
@@ -55,6 +55,8 @@ class _Wanted(NamedTuple):
     """A send as it was asked for."""
 
     topic: str
+    permission: str
+    """The topic that the client has named, which decides whether it may."""
     queue: int
     system_flags: int
     message: Message
@@ -77,6 +79,8 @@ def send_batch(call: Call) -> Coroutine[Any, Any, None] | None:
 
 def send(call: Call) -> Coroutine[Any, Any, None] | None:
     wanted = _wanted(call)
+    if not is_permitted(call, Operation.WRITE, wanted.permission):
+        raise AccessRefused(f"no permission to write to topic {wanted.permission!r}")
     server = call.connection.server
     topic = server.topics.find_settled(wanted.topic)
     if topic is None:
@@ -89,7 +93,7 @@ async def _create_and_send(call: Call, wanted: _Wanted) -> None:
     queues = 1 if wanted.topic.startswith("%") else call.number("defaultTopicQueueNums", 1)
 
     def check() -> None:
-        if not call.connection.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(wanted.topic)):
+        if not is_permitted(call, Operation.CREATE, wanted.permission):
             raise AccessRefused(f"no permission to create topic {wanted.topic!r}")
 
     topic = await call.connection.server.topics.obtain(wanted.topic, queues, check)
@@ -97,7 +101,7 @@ async def _create_and_send(call: Call, wanted: _Wanted) -> None:
 
 
 def _wanted(call: Call) -> _Wanted:
-    name = call.text("topic")
+    named = name = call.text("topic")
     check_may_write(name)
     text = call.request.fields.get("properties", "")
     properties = _properties(text)
@@ -117,7 +121,7 @@ def _wanted(call: Call) -> _Wanted:
         flag=_int32(call.number("flag", 0)),
         reconsume_times=_int32(reconsumed),
     )
-    return _Wanted(name, queue, call.number("sysFlag", 0), message, call.truth("batch"))
+    return _Wanted(name, named, queue, call.number("sysFlag", 0), message, call.truth("batch"))
 
 
 def _is_dead(call: Call, group: str, reconsumed: int) -> bool:
@@ -141,8 +145,6 @@ def _int32(value: int) -> int:
 
 
 def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
-    if not call.connection.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to write to topic {wanted.topic!r}")
     queue = wanted.queue
     if queue < 0:
         queue = random.randrange(topic.partitions)

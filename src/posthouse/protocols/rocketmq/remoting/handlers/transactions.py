@@ -4,10 +4,11 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
 from posthouse.broker.undisturbed import undisturbed
-from posthouse.model.errors import AlreadyDecided, PosthouseError
+from posthouse.model.errors import AccessRefused, AlreadyDecided, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import PRODUCER_GROUP, UNIQUE_KEY, MessageFlag, ResponseCode
 from posthouse.protocols.rocketmq.codec.message_ids import make_message_id
@@ -68,6 +69,9 @@ def end(call: Call) -> Coroutine[Any, Any, None] | None:
     decision = call.number("commitOrRollback")
     id = half_id(call.number("commitLogOffset"))
     group = call.text("producerGroup")
+    topic = call.connection.server.broker.half_messages.topic_of(id)
+    if topic is not None and not call.connection.guard.allows(Operation.WRITE, Kind.TOPIC, topic):
+        raise AccessRefused(f"no permission to decide half messages for topic {client_name(topic)!r}")
     if decision == _NOT_DECIDED:
         call.answer()  # it is asked again
         return None
