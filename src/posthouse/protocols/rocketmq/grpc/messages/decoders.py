@@ -24,7 +24,7 @@ For `string(1)` and `submessage(2, Resource)` of a message Sample it is:
                 its_topic_at = pos
                 pos = its_topic_end = stop
             else:
-                ...                                       # so many and no more
+                ...                                       # counted, and limited
                 pos = skip(data, pos, end, tag)
         if pos != end: raise truncated()
         its_topic = read_topic(data, its_topic_at, its_topic_end) if its_topic_at else None
