@@ -24,6 +24,7 @@ For `string(1)` and `submessage(2, Resource)` of a message Sample it is:
                 its_topic_at = pos
                 pos = its_topic_end = stop
             else:
+                ...                                       # counted, and limited
                 pos = skip(data, pos, end, tag)
         if pos != end: raise truncated()
         its_topic = read_topic(data, its_topic_at, its_topic_end) if its_topic_at else None
@@ -121,6 +122,7 @@ def _lines(name: str, fields: Mapping[str, Field], oneofs: Sequence[str]) -> Ite
     yield f"def read_{name}(data, pos, end):"
     if any(field.is_single_message for field in fields.values()):
         yield "    begun = pos"
+    yield "    skipped = 0"
     for oneof in oneofs:
         yield f"    its_{oneof} = 0"
     for key, field in fields.items():
@@ -134,6 +136,9 @@ def _lines(name: str, fields: Mapping[str, Field], oneofs: Sequence[str]) -> Ite
             yield from _indented(text, 3)
             word = "elif"
     yield "        else:"
+    yield "            skipped += 1"
+    yield f"            if skipped > {wire.MOST_ELEMENTS}:"
+    yield "                raise crowded('unknown')"
     yield "            pos = skip(data, pos, end, tag)"
     yield "    if pos != end:"
     yield "        raise truncated()"
@@ -166,9 +171,11 @@ def _cases(name: str, key: str, field: Field) -> Iterator[tuple[str, str]]:
     elif field.is_single_message:
         yield f"tag == {field.tag}", _SIZE + _message(name, key, field)
     elif field.kind is Kind.STRING_MAP:
+        # Counted, since entries of one key do not make it longer.
         entry = (
-            f"if its_{key} is None:\n    its_{key} = {{}}\n"
-            f"elif len(its_{key}) >= {wire.MOST_ELEMENTS}:\n    raise crowded({key!r})\n"
+            f"if its_{key} is None:\n    its_{key} = {{}}\n    its_{key}_count = 0\n"
+            f"its_{key}_count += 1\n"
+            f"if its_{key}_count > {wire.MOST_ELEMENTS}:\n    raise crowded({key!r})\n"
             f"text, value = read_string_entry(data, pos, stop)\n"
             f"its_{key}[text] = value\npos = stop\n"
         )
