@@ -172,7 +172,7 @@ class KeyIndex:
         index = self._partitions.get(partition)
         if index is not None and not index.is_proven:
             await self._prove(index)
-        pieces = [Piece(start, end, None)] if index is None else index.pieces(start, end)
+        pieces = (index or PartitionIndex(partition)).pieces(start, end)
         hash = name_hash(query.name)
         earliest, latest = seconds_of(query.since_ms), seconds_of(query.until_ms)
         for piece in reversed(pieces) if newest_first else pieces:
