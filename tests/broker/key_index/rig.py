@@ -54,7 +54,9 @@ class IndexRig:
 
     async def offsets(self, topic: Topic, key: bytes, **options: int) -> list[int]:
         """Of the first partition."""
-        found = await self.find(topic, key, since=options.get("since", -1), until=options.get("until", 1 << 62))
+        found = await self.find(
+            topic, key, since=options.get("since", -1), until=options.get("until", 1 << 62)
+        )
         assert found.is_complete
         return [record.offset for partition, record in found.records if partition == 0]
 

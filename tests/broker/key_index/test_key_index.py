@@ -71,7 +71,9 @@ async def test_headers_have_keys_and_message_ids(kind: NameKind, name: bytes, ex
     async with in_memory([topic]) as rig:
         headers = [("KEYS", b"red  green"), ("UNIQ_KEY", b"0A1B"), ("other", b"red")]
         await rig.storage.commit([keyed(topic.partition(0), (b"red  green", 1), headers=headers)])
-        await rig.storage.commit([keyed(topic.partition(0), (None, 1), headers=[("amqp.message-id", b"m-1")])])
+        await rig.storage.commit(
+            [keyed(topic.partition(0), (None, 1), headers=[("amqp.message-id", b"m-1")])]
+        )
         for _ in range(2):
             found = await rig.find(topic, name, kind=kind)
             assert [record.offset for _, record in found.records] == expected

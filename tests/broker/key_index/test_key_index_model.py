@@ -179,7 +179,9 @@ class IndexMachine(RuleBasedStateMachine):
         hits = [(partition, record.offset) for partition, record in found.records]
         assert len(hits) == len(set(hits))
         for partition, log in enumerate(self.logs):
-            expected = {at for at, (name, time) in log.items() if name == key and since <= time <= since + span}
+            expected = {
+                at for at, (name, time) in log.items() if name == key and since <= time <= since + span
+            }
             there = [at for each, at in hits if each == partition]
             assert there == sorted(there, reverse=True), "newest first"
             if self.is_compacted:

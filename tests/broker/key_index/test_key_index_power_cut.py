@@ -12,6 +12,7 @@ import pytest
 from posthouse.broker.key_index.files import DiskFiles
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
+from posthouse.model.topic_config import Durability
 from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers
 from posthouse.records.record import iter_records
@@ -21,7 +22,7 @@ from tests.storage.files.test_power_cut import moved
 from tests.storage.forgetful import ForgetfulDisk
 from tests.storage.stores import file_storage
 
-SEEDS = 150
+SEEDS = 16
 KEYS = [b"a", b"b", b"c"]
 
 
@@ -109,7 +110,7 @@ async def test_what_power_cuts_leave(place: Path, seed: int) -> None:
     lives = Lives(place, seed)
     for _ in range(8):
         await lives.live()
-    assert lives.files, "nothing was shown"
+    assert (lives.files > 0) is (lives.topic.config.durability is Durability.FSYNC)
 
 
 def test_files_on_a_disk_that_lies_are_whole_or_not_there(place: Path) -> None:

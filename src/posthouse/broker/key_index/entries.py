@@ -20,13 +20,16 @@ def seconds_of(timestamp_ms: int) -> int:
 class Entries:
     """Those of offsets from `first` to before `end`, in their order. Owned by one thread at a time."""
 
-    __slots__ = ("deltas", "end", "first", "hashes", "last_crc", "seconds")
+    __slots__ = ("deltas", "end", "first", "hashes", "last_crc", "may_change", "seconds")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.end = first
         self.last_crc = 0
         """The checksum of the batch in which the range ends: tells whether the log still has it there."""
+        self.may_change = False
+        """Whether some of the records were acknowledged before they were on disk (durability=os): a power cut
+        may bring back others in their place."""
         self.hashes: array[int] = array("I")
         self.deltas: array[int] = array("I")
         self.seconds: array[int] = array("I")
@@ -48,6 +51,7 @@ class Entries:
         self.seconds.extend(following.seconds)
         self.end = following.end
         self.last_crc = following.last_crc
+        self.may_change |= following.may_change
 
     def find(self, hash: int, earliest: int, latest: int) -> Sequence[int]:
         """Rising offsets of records that may have the name, with a second from `earliest` to `latest`."""

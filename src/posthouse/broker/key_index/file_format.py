@@ -15,7 +15,7 @@ File `<partition>-<first offset>-<end offset>.keys`, big-endian:
         56     4  last crc         checksum of the batch in which the range ends
         60     1  bits             of a hash that choose its bucket: there are 2^bits
         61     1  version          1
-        62     2  zero
+        62     2  flags            1: the records may change in a power cut (durability=os)
         64   8×b  directory        for each bucket: number of its first entry, CRC32C of the file's crc, the
                                    bucket's number, first and end entry, and its bytes
          …  12×n  buckets          each: hashes, offsets - first offset, seconds; 4 bytes each, sorted by hash
@@ -48,6 +48,7 @@ Read: TypeAlias = Callable[[int, int], bytes]
 HEADER_BYTES: Final = 64
 _MAGIC: Final = b"PHKX"
 _VERSION: Final = 1
+_MAY_CHANGE: Final = 1
 _HEADER: Final = Struct(">16sIIqqIIIBBH")
 _PREFIX: Final = Struct(">4sI")
 _PLACE: Final = Struct(">II")
@@ -87,6 +88,7 @@ class IndexHeader:
     last_crc: int
     bits: int
     crc: int
+    may_change: bool
 
     @property
     def name(self) -> str:
@@ -117,7 +119,7 @@ def encode_file(partition: PartitionId, entries: Entries) -> tuple[IndexHeader, 
         entries.last_crc,
         bits,
         _VERSION,
-        0,
+        _MAY_CHANGE if entries.may_change else 0,
     )
     header = decode_header(_PREFIX.pack(_MAGIC, crc32c(packed)) + packed)
     # Small lists are sorted, not a large one: sorting does not let other threads run.
@@ -148,7 +150,7 @@ def decode_header(data: bytes) -> IndexHeader:
         raise DamagedIndex("its header is cut off") from None
     if magic != _MAGIC or crc32c(data[_PREFIX.size : HEADER_BYTES]) != crc:
         raise DamagedIndex("its header does not match its checksum")
-    topic, partition, count, first, end, earliest, latest, last_crc, bits, version, _ = fields
+    topic, partition, count, first, end, earliest, latest, last_crc, bits, version, flags = fields
     if version != _VERSION:
         raise DamagedIndex(f"version {version} is not known")
     return IndexHeader(
@@ -161,6 +163,7 @@ def decode_header(data: bytes) -> IndexHeader:
         last_crc=last_crc,
         bits=bits,
         crc=crc,
+        may_change=bool(flags & _MAY_CHANGE),
     )
 
 
@@ -182,7 +185,7 @@ def decode_file(read: Read, header: IndexHeader) -> Entries:
     columns = [_bucket(read, header, number) for number in range(1 << header.bits)]
     rows = sorted(row for column in columns for row in zip(column[1], column[0], column[2], strict=True))
     entries = Entries(header.first)
-    entries.end, entries.last_crc = header.end, header.last_crc
+    entries.end, entries.last_crc, entries.may_change = header.end, header.last_crc, header.may_change
     entries.deltas = array("I", [row[0] for row in rows])
     entries.hashes = array("I", [row[1] for row in rows])
     entries.seconds = array("I", [row[2] for row in rows])

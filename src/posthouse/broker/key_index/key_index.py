@@ -6,7 +6,9 @@ grows slowly. The task rests in proportion to its work.
 
 Nothing here is the truth. At the start the newest file of a partition is compared with the log, which may
 have lost its end in a power cut; files of what the log does not have are deleted, durably, before the log can
-be written to again. After a crash the entries that were in memory are made again.
+be written to again. Files of records that were acknowledged before they were on disk (durability=os) are
+deleted at every start: a power cut may leave older bytes in place of some. After a crash the entries that were
+in memory are made again.
 
 A storage that other brokers write to is not indexed.
 """
@@ -39,6 +41,7 @@ from posthouse.broker.key_index.partition_index import PartitionIndex, Piece
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotFound, OffsetOutOfRange, PosthouseError, Unavailable
 from posthouse.model.ids import PartitionId
+from posthouse.model.topic_config import Durability
 from posthouse.records.batch import parse_header
 from posthouse.storage.contract import Storage
 
@@ -314,6 +317,8 @@ class KeyIndex:
             index.skipped.append((first, filled.skipped_to))
             log.warning("%s: the batch at offset %d has no entries in the key index", index.id, first)
         elif filled.entries.end > first:
+            topic = self._storage.topics.get(index.id.topic)
+            filled.entries.may_change = topic is None or topic.config.durability is Durability.OS
             index.add(filled.entries)
             self.indexed_records += filled.entries.end - first
         else:
@@ -458,7 +463,9 @@ def _load(files: IndexFiles, ends: dict[PartitionId, int]) -> list[IndexHeader]:
                 useless.append(name)
                 continue
             is_named = header.name == name and header.partition.topic == topic
-            if is_named and header.size == files.size(topic, name):
+            if header.may_change:
+                useless.append(name)
+            elif is_named and header.size == files.size(topic, name):
                 found.append(header)
             else:
                 useless.append(name)
