@@ -65,8 +65,8 @@ Key = Annotated[
     str | None,
     typer.Option(
         metavar="KEY",
-        help="Only messages with this key, or with it among the keys of a RocketMQ message. Found by the index "
-        "of topics with index.keys=true, in others by reading; over the address for operators (--admin).",
+        help="Only messages with this key, or with it among the keys of a RocketMQ message. The broker looks "
+        "for them, with an index if the topic has index.keys=true; asked at the address for operators.",
     ),
 ]
 MessageId = Annotated[

@@ -1,4 +1,7 @@
-"""Messages by key or message id, for `consume --key`: the JSON API finds them, and they are read as others."""
+"""Messages by key or message id, for `consume --key`.
+
+The JSON API says where they are; then they are read as all others, with all their bytes.
+"""
 
 from __future__ import annotations
 

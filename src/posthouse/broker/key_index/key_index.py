@@ -7,8 +7,8 @@ grows slowly. The task rests in proportion to its work.
 Nothing here is the truth. At the start the newest file of a partition is compared with the log, which may
 have lost its end in a power cut; files of what the log does not have are deleted, durably, before the log can
 be written to again. Files of records that were acknowledged before they were on disk (durability=os) are
-deleted at every start: a power cut may leave older bytes in place of some. After a crash the entries that were
-in memory are made again.
+deleted at every start: a power cut may leave older bytes in place of some. After a crash the entries that
+were in memory are made again.
 
 A storage that other brokers write to is not indexed.
 """

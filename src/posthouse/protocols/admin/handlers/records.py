@@ -51,8 +51,8 @@ class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     message_id: Annotated[
         str | None,
         Meta(
-            description="Only records with this message id: `UNIQ_KEY` of RocketMQ, `message_id` of AMQP. Not "
-            "together with `key`."
+            description="Only records with this message id: `UNIQ_KEY` of RocketMQ, `message_id` of AMQP. "
+            "Not together with `key`."
         ),
     ] = None
     until: Annotated[
@@ -275,8 +275,8 @@ RECORDS: Final = (
         path="/v1/topics/{topic}/records",
         summary="Look at records: from an offset or a time on, those of a key or an id, or the newest",
         tag="records",
-        description="Without `offset`, `timestamp`, `key`, `message_id` and `after`: the newest records of the "
-        "topic, or of one partition, the newest first. Otherwise records in the order of partitions and "
+        description="Without `offset`, `timestamp`, `key`, `message_id` and `after`: the newest records of "
+        "the topic, or of one partition, the newest first. Otherwise records in the order of partitions and "
         "offsets, from the offset or the time on, or from the beginning for a `key` or a `message_id`. In "
         "topics with `index.keys`, only batches are read then that may have such a record. The answer "
         "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
