@@ -1,12 +1,20 @@
 """`consume --key` and `--message-id`."""
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from posthouse.client import Client
-from tests.cli.programs import Serving, inside, one_sentence
+from posthouse.testing import ThreadBroker
+from tests.cli.programs import inside, one_sentence
+
+
+@pytest.fixture(scope="module")
+def serving() -> Iterator[ThreadBroker]:
+    with ThreadBroker() as running:
+        yield running
 
 
 def write(kafka: str, topic: str, *, is_indexed: bool) -> None:
@@ -20,14 +28,14 @@ def write(kafka: str, topic: str, *, is_indexed: bool) -> None:
                 producer.send(b"%d\xff" % number, key, headers, partition=number % 2)
 
 
-def parsed(serving: Serving, *arguments: str) -> list[dict[str, Any]]:
-    done = inside("--admin", serving.admin, "consume", *arguments, "--json", bootstrap=serving.kafka)
+def parsed(serving: ThreadBroker, *arguments: str) -> list[dict[str, Any]]:
+    done = inside("consume", *arguments, "--json", bootstrap=serving.kafka, admin=serving.address("admin"))
     assert (done.returncode, done.stderr) == (0, ""), done
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
-def test_messages_are_found_with_all_their_bytes(serving: Serving, is_indexed: bool) -> None:
+def test_messages_are_found_with_all_their_bytes(serving: ThreadBroker, is_indexed: bool) -> None:
     topic = f"found-{is_indexed}"
     write(serving.kafka, topic, is_indexed=is_indexed)
     rows = parsed(serving, topic, "--key", "k1")
@@ -54,12 +62,12 @@ def test_messages_are_found_with_all_their_bytes(serving: Serving, is_indexed: b
         ["--key", "a", "--until", "soon"],
     ],
 )
-def test_what_does_not_go_together_is_refused(serving: Serving, arguments: list[str]) -> None:
-    done = inside("--admin", serving.admin, "consume", "orders", *arguments, bootstrap=serving.kafka)
+def test_what_does_not_go_together_is_refused(serving: ThreadBroker, arguments: list[str]) -> None:
+    done = inside("consume", "orders", *arguments, bootstrap=serving.kafka, admin=serving.address("admin"))
     assert done.returncode == 2
     assert done.stderr
 
 
-def test_an_unknown_topic_is_one_sentence(serving: Serving) -> None:
-    done = inside("--admin", serving.admin, "consume", "nowhere", "--key", "a", bootstrap=serving.kafka)
+def test_an_unknown_topic_is_one_sentence(serving: ThreadBroker) -> None:
+    done = inside("consume", "nowhere", "--key", "a", bootstrap=serving.kafka, admin=serving.address("admin"))
     assert "nowhere" in one_sentence(done, 1)
