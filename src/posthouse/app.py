@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.cluster_usage import NO_OTHERS
+from posthouse.broker.key_index.files import DiskFiles, IndexFiles
 from posthouse.descriptors import RESERVE, allowed_descriptors, share_out
 from posthouse.listener_settings import Address, ListenerSettings
 from posthouse.loaded_settings import LoadedSettings
@@ -103,6 +104,7 @@ class App:
             limit_connections=self._gate.limit,
             tracer=self._tracing,
             cluster=cluster,
+            index_files=_index_files(settings) if storage is None else None,
         )
         self.broker.namespace_scopes.end_sessions = self._end_sessions
         self._following: asyncio.Task[None] | None = None
@@ -385,6 +387,15 @@ def _affordable(settings: Settings, *, relays: bool) -> Settings:
 def _affordable_bytes() -> int:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(memory // 4, _MOST_INFLIGHT)
+
+
+def _index_files(settings: Settings) -> IndexFiles | None:
+    if settings.memory:
+        return None
+    # As below.
+    from posthouse.storage.files.system.disk import OsDisk
+
+    return DiskFiles(OsDisk(), str(settings.data))
 
 
 def _storage(settings: Settings, clock: Clock) -> Storage:

@@ -23,6 +23,9 @@ from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.half_messages.half_log import HalfLog
 from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.held_scopes import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, HeldScopes
+from posthouse.broker.key_index.files import IndexFiles, MemoryFiles
+from posthouse.broker.key_index.key_index import KeyIndex
+from posthouse.broker.key_index.key_search import KeySearch
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.log_scopes import LogScopes
 from posthouse.broker.log_writer import Appending, LogWriter
@@ -103,8 +106,9 @@ class Broker:
         limit_connections: LimitConnections = no_listeners,
         cluster: ClusterUsage = NO_OTHERS,
         tracer: Tracer | None = None,
+        index_files: IndexFiles | None = None,
     ) -> None:
-        """`tracer` is None where tracing is off."""
+        """`tracer` is None where tracing is off. The key index is in memory without `index_files`."""
         self.coordinates = False
         """Whether this broker coordinates. Always so where it is alone, once it has started."""
         self.tracer = tracer
@@ -128,6 +132,8 @@ class Broker:
         self.read = log_reader.read
         """Whole batches of a partition. Not a method: a fetch may call it for thousands of partitions."""
         self.wait_for_records = log_reader.wait
+        self.key_index = KeyIndex(storage, index_files or MemoryFiles(), clock)
+        self.key_search = KeySearch(self.key_index, self.read, self.bounds, clock)
         self._is_alone = storage.shared_state is None
         """It holds all scopes."""
         held_groups = HeldScopes(OF_GROUPS, has_all=self._is_alone)
@@ -252,9 +258,11 @@ class Broker:
         await self._storage.open()
         try:
             self._load()
+            await self.key_index.load()
         except BaseException:
             await self._close()
             raise
+        self.key_index.start()
 
     def _load(self) -> None:
         self.access.load()
@@ -365,6 +373,8 @@ class Broker:
         self._metrics_file.close()
         self.access.close()
         self._log_writer.close()
+        await self.key_index.stop()
+        self.key_search.close()
         await self._storage.close()
 
     def is_behind(self) -> bool:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from posthouse.cli.durations import parse_moment
-from posthouse.cli.options import Bootstrap, complete_group, complete_topic, open_client
+from posthouse.cli.options import Admin, Bootstrap, complete_group, complete_topic, open_admin, open_client
 from posthouse.cli.output import give_up_stdout
 
 if TYPE_CHECKING:
     from posthouse.cli.formats import Renderer
+    from posthouse.cli.found_records import Wanted
     from posthouse.client import Client
     from posthouse.client.group_reading import GroupReading
     from posthouse.client.positions import Start
@@ -56,6 +57,26 @@ Since = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="Start at a time: a duration ago (90s, 15m, 1h30m, 2d) or a date."),
 ]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="With --key or --message-id: no messages after this time, as --since."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help="Only messages with this key, or with it among the keys of a RocketMQ message. The broker looks "
+        "for them, with an index if the topic has index.keys=true; asked at the address for operators.",
+    ),
+]
+MessageId = Annotated[
+    str | None,
+    typer.Option(
+        "--message-id",
+        metavar="ID",
+        help="Only messages with this id: RocketMQ's or AMQP's. Found as by --key.",
+    ),
+]
 Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", min=0, metavar="P", help="Read this partition only; may be repeated."),
@@ -88,6 +109,7 @@ def register(app: typer.Typer, *, panel: str) -> None:
         rich_help_panel=panel,
         epilog="`posthouse consume orders --since 1h -f`\n\n"
         "`posthouse consume 'orders-*' --group audit --json`\n\n"
+        "`posthouse consume orders --key 4711 --since 2d`\n\n"
         "`posthouse consume orders --from-beginning --format '%o\\t%k\\t%s\\n'`",
     )(consume)
 
@@ -99,6 +121,9 @@ def consume(
     from_beginning: FromBeginning = False,
     offset: Offset = None,
     since: Since = None,
+    until: Until = None,
+    key: Key = None,
+    message_id: MessageId = None,
     partition: Partitions = None,
     follow: Follow = False,
     max: Max = None,
@@ -106,13 +131,15 @@ def consume(
     raw: Raw = False,
     json: Json = False,
     bootstrap: Bootstrap = None,
+    admin: Admin = None,
 ) -> None:
     """Print the messages of topics.
 
     By default it waits for new messages until Ctrl-C. With a start (--from-beginning, --offset, --since) it
     prints up to the end of the log and stops; -f makes it wait there, and so does --group. Topics that a
     pattern matches are chosen at the start; with --group also those that are created later. Bytes that are
-    not UTF-8 print as �: see --raw and --json.
+    not UTF-8 print as �: see --raw and --json. With --key or --message-id it prints those messages that
+    there are now, and stops.
     """
     _check_exclusive(context, json, format, raw, from_beginning, offset, since)
     if group is not None and (offset is not None or since is not None or partition):
@@ -122,14 +149,27 @@ def consume(
             param_hint="--offset, --since or --partition with --group",
         )
     render = _renderer(format, raw, json)
+    if key is not None or message_id is not None or until is not None:
+        _check_search(context, key, message_id, group, offset, follow)
+        wanted = _wanted(key, message_id, since, until, partition)
+        _guarded(lambda: _print_found(context, topic, wanted, render, max, bootstrap, admin))
+        return
     start = _start(from_beginning, offset, since)
-    try:
+
+    def read() -> None:
         with open_client(context, bootstrap) as client:
             if group is None:
                 _print(_reading(client, topic, start, partition, follow), render, max)
             else:
                 with _group_reading(client, group, topic, start) as reading:
                     _print(reading, render, max, reading)
+
+    _guarded(read)
+
+
+def _guarded(read: Callable[[], None]) -> None:
+    try:
+        read()
     except BrokenPipeError:
         give_up_stdout()
     except KeyboardInterrupt:
@@ -157,6 +197,67 @@ def _check_exclusive(
             raise typer.BadParameter(
                 "they exclude each other; give one of them", ctx=context, param_hint=names
             )
+
+
+def _check_search(
+    context: typer.Context,
+    key: str | None,
+    message_id: str | None,
+    group: str | None,
+    offset: int | None,
+    follow: bool,
+) -> None:
+    if (key is None) == (message_id is None):
+        raise typer.BadParameter(
+            "a search is for a key or for a message id; give one of them",
+            ctx=context,
+            param_hint="--key, --message-id and --until",
+        )
+    if group is not None or offset is not None or follow:
+        raise typer.BadParameter(
+            "a search prints what there is now; leave them out",
+            ctx=context,
+            param_hint="--group, --offset and --follow with --key or --message-id",
+        )
+
+
+def _wanted(
+    key: str | None,
+    message_id: str | None,
+    since: str | None,
+    until: str | None,
+    partitions: list[int] | None,
+) -> Wanted:
+    from posthouse.cli.found_records import Wanted
+
+    return Wanted(
+        key=key,
+        message_id=message_id,
+        since_ms=None if since is None else _moment(since, "--since"),
+        until_ms=None if until is None else _moment(until, "--until"),
+        partitions=tuple(partitions or ()),
+    )
+
+
+def _print_found(
+    context: typer.Context,
+    topics: list[str],
+    wanted: Wanted,
+    render: Renderer,
+    limit: int | None,
+    bootstrap: str | None,
+    admin: str | None,
+) -> None:
+    from posthouse.cli.found_records import found_records
+
+    out = sys.stdout.buffer
+    with open_client(context, bootstrap) as client, open_admin(context, admin) as operators:
+        found = (
+            each for name in _names(client, topics) for each in found_records(client, operators, name, wanted)
+        )
+        for topic, message in islice(found, limit):
+            out.write(render(topic, message))
+            out.flush()
 
 
 def _renderer(format: str | None, raw: bool, json: bool) -> Renderer:
@@ -238,7 +339,11 @@ def _start(from_beginning: bool, offset: int | None, since: str | None) -> Start
         return Start.at(offset)
     if since is None:
         return None
+    return Start.since(_moment(since, "--since"))
+
+
+def _moment(text: str, option: str) -> int:
     try:
-        return Start.since(parse_moment(since, time.time_ns() // 1_000_000))
+        return parse_moment(text, time.time_ns() // 1_000_000)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--since") from None
+        raise typer.BadParameter(str(error), param_hint=option) from None

@@ -45,6 +45,7 @@ from posthouse.client.quotas import QuotaEntity, QuotaName, change_quotas, list_
 from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
+from posthouse.client.single_records import records_at
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.users import UserInfo, change_password, create_user, delete_user, list_users
 from posthouse.model.scram import DEFAULT_ITERATIONS
@@ -253,6 +254,10 @@ class Client(Closable):
         return RangeReading(
             self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
         )
+
+    def records_at(self, info: TopicInfo, partition: int, offsets: Sequence[int]) -> Iterator[Message]:
+        """The committed records at these rising offsets."""
+        return records_at(self._cluster, info, partition, offsets)
 
     def segment_manifest(
         self,

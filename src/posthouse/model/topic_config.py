@@ -157,6 +157,12 @@ class TopicConfig:
         "Largest record batch that is accepted, both as it arrives and as it is stored.",
     )
     index_interval_bytes: int = _key(4096, int32(0), "Bytes of log between two index entries.")
+    index_keys: bool = _key(
+        False,
+        boolean(),
+        "Whether an index finds records by key and message id; without it a search reads the topic. Topics "
+        "that RocketMQ clients create have it. No effect in a cluster.",
+    )
     compression_type: CompressionType = _key(
         CompressionType.PRODUCER,
         choice(CompressionType),

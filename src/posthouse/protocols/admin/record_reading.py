@@ -9,12 +9,15 @@ enough bytes, and says where it stopped.
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from posthouse.broker.key_index.key_index import KeyIndex, Place
+from posthouse.broker.key_index.names import NameQuery, names_in
 from posthouse.model.errors import BadRequest
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.payloads import KnownSchemas
@@ -28,6 +31,7 @@ from posthouse.storage.bounds import Bounds, Slice
 T = TypeVar("T")
 
 _SLICE_BYTES = 256 * 1024
+_NO_END = 1 << 63
 _UNREADABLE_BYTES = 512 * 1024
 """Counted for a batch that cannot be decompressed: the attempt may have taken long."""
 _DECODERS: Final = ThreadPoolExecutor(2, "posthouse-record-views")
@@ -36,6 +40,9 @@ _DECODERS: Final = ThreadPoolExecutor(2, "posthouse-record-views")
 
 class TopicLog(Protocol):
     """What reading needs of the broker."""
+
+    @property
+    def key_index(self) -> KeyIndex: ...
 
     def bounds(self, topic: Topic, partition: int) -> Bounds: ...
 
@@ -46,8 +53,8 @@ class TopicLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedRecords:
-    key: bytes | None = None
-    """Only records with this key."""
+    query: NameQuery | None = None
+    """Only records with this name and time."""
     limit: int
     max_bytes: int
     """Of batches that are read, decompressed, and of records that are shown. The last one may exceed it."""
@@ -57,6 +64,12 @@ class WantedRecords:
     """Neither aborted transactions nor what lies behind an open one."""
     schemas: KnownSchemas
     """Of payloads that need one."""
+
+    def wants(self, record: Record) -> bool:
+        query = self.query
+        return query is None or (
+            query.has_time(record.timestamp) and query.name in names_in(record.key, record.headers)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +138,31 @@ class RecordScan:
                 offset: int | None = max(after.offset, self._log.bounds(self._topic, partition).start)
             else:
                 offset = await start(partition)
-            while offset is not None and offset < self._end(partition):
-                if found.is_enough(self._wanted):
-                    found.next = RecordPosition(partition=partition, offset=offset)
-                    return found
-                offset = await self._read(partition, offset, found)
+            if offset is None:
+                continue
+            async with aclosing(self._places(partition, offset)) as places:
+                async for place in places:
+                    offset = max(offset, place.first)
+                    while offset < min(place.end, self._end(partition)):
+                        if found.is_enough(self._wanted):
+                            found.next = RecordPosition(partition=partition, offset=offset)
+                            return found
+                        offset = await self._read(partition, offset, found, is_exact=place.is_exact)
         return found
+
+    async def _places(self, partition: int, offset: int) -> AsyncGenerator[Place, None]:
+        """Where to read, from `offset` on."""
+        query = self._wanted.query
+        if query is None:
+            # The end may move meanwhile.
+            yield Place(offset, _NO_END, is_exact=False)
+            return
+        places = self._log.key_index.places(
+            self._topic.partition(partition), query, offset, max(self._end(partition), offset)
+        )
+        async with aclosing(places):
+            async for place in places:
+                yield place
 
     async def newest(self, partitions: Iterable[int]) -> FoundRecords:
         """The newest records of all `partitions`, the newest first."""
@@ -195,9 +227,11 @@ class RecordScan:
         bounds = self._log.bounds(self._topic, partition)
         return bounds.stable if self._wanted.stable_only else bounds.end
 
-    async def _read(self, partition: int, offset: int, found: FoundRecords) -> int:
-        """The next records from `offset` on are added to `found`. Returns the offset to go on from."""
-        read = await self._slice(partition, offset, self._wanted.max_bytes - found.scanned_bytes)
+    async def _read(self, partition: int, offset: int, found: FoundRecords, *, is_exact: bool) -> int:
+        """The next records from `offset` on are added to `found`, or those of its batch. Returns the offset
+        to go on from."""
+        most = 1 if is_exact else self._wanted.max_bytes - found.scanned_bytes
+        read = await self._slice(partition, offset, most)
         if not read.data:
             return self._end(partition)
         found.scanned_bytes += len(read.data)
@@ -238,7 +272,7 @@ def _add_oldest(
     """Add records from offset `start` on. Returns the offset to go on from; None after the last batch."""
     for batch in batches:
         for record in _records(batch, found):
-            if record.offset < start or (wanted.key is not None and record.key != wanted.key):
+            if record.offset < start or not wanted.wants(record):
                 continue
             found.add(shown_record(partition, record, wanted.value_bytes, wanted.schemas))
             if found.is_full(wanted):

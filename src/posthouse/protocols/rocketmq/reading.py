@@ -74,24 +74,23 @@ async def read_messages(
 
 
 async def read_message(broker: Broker, topic: Topic, partition: int, offset: int) -> Message | None:
-    """The one at this offset; None if there is none. Raises UnknownPartition and Unavailable."""
+    """See `read_record`."""
     record = await read_record(broker, topic, partition, offset)
     return None if record is None else message_of(record)
 
 
 async def read_record(broker: Broker, topic: Topic, partition: int, offset: int) -> RawRecord | None:
-    """As `read_message`."""
+    """The one at this offset; None if consumers have none there. Raises UnknownPartition and Unavailable."""
     bounds = broker.bounds(topic, partition)
-    if not bounds.start <= offset < bounds.end:
+    if not bounds.start <= offset < bounds.stable:
         return None
-    part = await broker.read(topic, partition, offset, READ_BYTES)
+    part = await broker.read(topic, partition, offset, 1, stable_only=True)
+    is_aborted = aborted_in(part.aborted)
     view = memoryview(part.data)
     for at, header in iter_headers(view):
         if header.base_offset <= offset < header.next_offset:
-            if header.is_control or not header.count:
+            if header.is_control or not header.count or is_aborted(header):
                 return None
             body = body_of(view[at : at + header.length], header)
-            for record in iter_raw(body, header, offset, offset + 1):
-                return record
-            return None
+            return next(iter_raw(body, header, offset, offset + 1), None)
     raise CorruptBatch(f"topic {topic.name!r}, partition {partition}: offset {offset} cannot be read")

@@ -83,7 +83,9 @@ class RocketTopics:
 
     async def _create(self, name: str, queues: int) -> Topic:
         stored = topic_name(name)
-        [created] = await self._broker.create_topics([NewTopic(name=stored, partitions=queues)])
+        # Clients look for messages by key without having asked for an index, as upstream.
+        wanted = NewTopic(name=stored, partitions=queues, overrides={"index.keys": "true"})
+        [created] = await self._broker.create_topics([wanted])
         if isinstance(created, TopicExists):
             return self._broker.topic(stored)
         if isinstance(created, PosthouseError):

@@ -221,11 +221,11 @@ async def test_a_delayed_message_comes_later(
     wanted = properties(now)  # type: ignore[operator]
     answer = await client.send("later", b"late", properties=wanted | {"a": "b"})
     assert answer.code == 0, answer.remark
-    assert (await client.send("later", b"now")).fields["queueOffset"] == "0"
-    found = await all_messages(client, "later", 2)
-    assert [each.body for each in found] == [b"now", b"late"]
-    assert found[1].stored_at >= now + 290
-    assert own_properties(found[1]) == {"a": "b"}
+    assert (await client.send("later", b"now")).code == 0
+    found = {each.body: each for each in await all_messages(client, "later", 2)}
+    assert set(found) == {b"now", b"late"}
+    assert found[b"late"].stored_at >= now + 290  # a busy machine may be later with the other one
+    assert own_properties(found[b"late"]) == {"a": "b"}
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.appending import Produced
+from posthouse.broker.key_index.names import Name, NameKind, NameQuery
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
@@ -24,6 +25,7 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
 
 _INT64_MAX = (1 << 63) - 1
+_INT64_MIN = -(1 << 63)
 _MOST_RECORDS = 1000
 _MOST_BYTES = 4 * 1024 * 1024
 
@@ -41,8 +43,25 @@ class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timestamp: Annotated[
         Timestamp | None, Meta(description="Begin with the first record of each partition at or after it.")
     ] = None
-    key: Annotated[str | None, Meta(description="Only records with this key.")] = None
+    key: Annotated[
+        str | None,
+        Meta(description="Only records with this key, or with it among the keys of a RocketMQ message."),
+    ] = None
     key_encoding: Annotated[Literal["text", "base64"], Meta(description="How `key` is written.")] = "text"
+    message_id: Annotated[
+        str | None,
+        Meta(
+            description="Only records with this message id: `UNIQ_KEY` of RocketMQ, `message_id` of AMQP. "
+            "Not together with `key`."
+        ),
+    ] = None
+    until: Annotated[
+        Timestamp | None,
+        Meta(
+            description="With `key` or `message_id`: only records with this timestamp or an earlier one, and "
+            "with `timestamp` or a later one."
+        ),
+    ] = None
     limit: Annotated[int, Meta(ge=1, le=_MOST_RECORDS, description="Most records of the answer.")] = 100
     max_bytes: Annotated[
         int,
@@ -109,9 +128,9 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
     topic = context.broker.topic(parameters.topic)
     after = RecordPosition.parse(parameters.after) if parameters.after else None
     _check(context, topic, parameters)
-    key = None if parameters.key is None else stored(parameters.key, parameters.key_encoding, "the key")
+    query = _query(parameters)
     wanted = WantedRecords(
-        key=key,
+        query=query,
         limit=parameters.limit,
         max_bytes=parameters.max_bytes,
         value_bytes=parameters.value_bytes,
@@ -120,11 +139,13 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
     )
     scan = RecordScan(context.broker, topic, wanted)
     partitions = _partitions(topic, parameters.partition, after)
-    if parameters.offset is None and parameters.timestamp is None and key is None and after is None:
+    if parameters.offset is None and parameters.timestamp is None and query is None and after is None:
         found = await scan.newest(partitions)
         is_complete, position = found.next is None, None
     else:
-        found = await scan.forward(partitions, lambda each: _start(context, topic, each, parameters), after)
+        found = await scan.forward(
+            partitions, lambda each: _start(context, topic, each, parameters, query), after
+        )
         is_complete, position = found.next is None, found.next
     await context.charge(Quota.READ, found.shown_bytes)
     return Records(
@@ -148,6 +169,10 @@ async def _schemas(context: CallContext) -> KnownSchemas:
 def _check(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:
     if parameters.partition is not None:
         context.broker.partition(topic, parameters.partition)
+    if parameters.key is not None and parameters.message_id is not None:
+        raise Problem(400, "give a key or a message id, not both")
+    if parameters.until is not None and parameters.key is None and parameters.message_id is None:
+        raise Problem(400, "until belongs to a search: give a key or a message id, too")
     if parameters.offset is None:
         return
     if parameters.partition is None:
@@ -167,10 +192,25 @@ def _partitions(topic: Topic, partition: int | None, after: RecordPosition | Non
     return range(0 if after is None else after.partition, topic.partitions)
 
 
-async def _start(context: CallContext, topic: Topic, partition: int, parameters: RecordsWanted) -> int | None:
+def _query(parameters: RecordsWanted) -> NameQuery | None:
+    """What `key`, `message_id` and the times ask for; None if the call is about all records."""
+    if parameters.key is not None:
+        value = stored(parameters.key, parameters.key_encoding, "the key")
+        name = Name(NameKind.KEY, value or b"")
+    elif parameters.message_id is not None:
+        name = Name(NameKind.MESSAGE_ID, parameters.message_id.encode())
+    else:
+        return None
+    since = _INT64_MIN if parameters.timestamp is None else parameters.timestamp
+    return NameQuery(name, since, _INT64_MAX if parameters.until is None else parameters.until)
+
+
+async def _start(
+    context: CallContext, topic: Topic, partition: int, parameters: RecordsWanted, query: NameQuery | None
+) -> int | None:
     if parameters.offset is not None:
         return parameters.offset
-    if parameters.timestamp is not None:
+    if parameters.timestamp is not None and query is None:
         found = await context.broker.find_timestamp(topic, partition, parameters.timestamp)
         return None if found is None else found.offset
     return context.broker.bounds(topic, partition).start
@@ -233,11 +273,12 @@ RECORDS: Final = (
     Endpoint(
         method="GET",
         path="/v1/topics/{topic}/records",
-        summary="Look at records: from an offset or a time on, those of a key, or the newest",
+        summary="Look at records: from an offset or a time on, those of a key or an id, or the newest",
         tag="records",
-        description="Without `offset`, `timestamp`, `key` and `after`: the newest records of the topic, or "
-        "of one partition, the newest first. Otherwise records in the order of partitions and "
-        "offsets, from the offset or the time on, or from the beginning for a `key`. The answer "
+        description="Without `offset`, `timestamp`, `key`, `message_id` and `after`: the newest records of "
+        "the topic, or of one partition, the newest first. Otherwise records in the order of partitions and "
+        "offsets, from the offset or the time on, or from the beginning for a `key` or a `message_id`. In "
+        "topics with `index.keys`, only batches are read then that may have such a record. The answer "
         "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
         "the other parameters unchanged. Markers of transactions are never shown. Values are "
         "decoded as text, JSON or MessagePack where they are that. Of payloads with the id of a schema, "

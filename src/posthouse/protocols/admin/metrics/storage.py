@@ -46,10 +46,23 @@ HALF_PARKED: Final = counter(
     "posthouse_half_messages_parked_total",
     "Half messages that nobody has decided, and that were put into the topic posthouse.undecided.",
 )
+INDEX_BEHIND: Final = gauge(
+    "posthouse_key_index_behind_records", "Offsets of topics with index.keys that are not indexed yet."
+)
+INDEX_BYTES: Final = gauge("posthouse_key_index_file_bytes", "Size of the files of the key index.")
+INDEXED: Final = counter("posthouse_key_index_records_total", "Offsets that the key index has read.")
+INDEX_DAMAGED: Final = counter(
+    "posthouse_key_index_damaged_files_total", "Files of the key index that were damaged, and made again."
+)
+SEARCHES: Final = counter("posthouse_key_searches_total", "Searches of RocketMQ clients by key.")
+SEARCHED: Final = counter(
+    "posthouse_key_searches_read_bytes_total", "Bytes of batches that these searches have read."
+)
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
     *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, COMMITTED, ABORTED, SCHEDULED),
     *(HALF, HALF_COMMITTED, HALF_ROLLED_BACK, HALF_PARKED),
+    *(INDEX_BEHIND, INDEX_BYTES, INDEXED, INDEX_DAMAGED, SEARCHES, SEARCHED),
 )
 
 
@@ -80,3 +93,10 @@ async def collect(broker: Broker, samples: Samples) -> None:
     samples.add(HALF_COMMITTED, half_messages.committed)
     samples.add(HALF_ROLLED_BACK, half_messages.rolled_back)
     samples.add(HALF_PARKED, half_messages.parked)
+    index, search = broker.key_index, broker.key_search
+    samples.add(INDEX_BEHIND, index.behind())
+    samples.add(INDEX_BYTES, index.file_bytes)
+    samples.add(INDEXED, index.indexed_records)
+    samples.add(INDEX_DAMAGED, index.damaged_files)
+    samples.add(SEARCHES, search.searches)
+    samples.add(SEARCHED, search.read_bytes)

@@ -13,6 +13,7 @@ from posthouse.protocols.rocketmq.remoting.handlers import (
     membership,
     offsets,
     pull,
+    queries,
     replies,
     resets,
     retries,
@@ -29,6 +30,7 @@ Handler: TypeAlias = Callable[[Call], Coroutine[Any, Any, None] | None]
 HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.SEND_MESSAGE: send.send,
     RequestCode.PULL_MESSAGE: pull.pull,
+    RequestCode.QUERY_MESSAGE: queries.query,
     RequestCode.QUERY_CONSUMER_OFFSET: offsets.query,
     RequestCode.UPDATE_CONSUMER_OFFSET: offsets.update,
     RequestCode.UPDATE_AND_CREATE_TOPIC: topics.create_or_grow,
@@ -39,6 +41,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
     RequestCode.GET_MAX_OFFSET: offsets.get_max,
     RequestCode.GET_MIN_OFFSET: offsets.get_min,
+    RequestCode.VIEW_MESSAGE_BY_ID: queries.view,
     RequestCode.HEART_BEAT: membership.heartbeat,
     RequestCode.UNREGISTER_CLIENT: membership.unregister,
     RequestCode.CONSUMER_SEND_MSG_BACK: retries.send_back,

@@ -11,11 +11,9 @@ from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.codec.codes import PullFlag, ResponseCode
 from posthouse.protocols.rocketmq.codec.heartbeats import TAG_EXPRESSION
-from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, encode_stored_messages
-from posthouse.protocols.rocketmq.messages import consumer_properties
-from posthouse.protocols.rocketmq.names import RETRY
-from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.codec.stored_messages import encode_stored_messages
 from posthouse.protocols.rocketmq.reading import ReadMessages, read_messages
+from posthouse.protocols.rocketmq.remoting.answered_messages import answered_message
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume, readable_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.offsets import commit
@@ -111,22 +109,8 @@ def _redirected(call: Call, group: str, partition: PartitionId, offset: int) -> 
 
 def _answer_messages(call: Call, name: str, topic: Topic, partition: int, found: ReadMessages) -> None:
     connection = call.connection
-    is_retry = name.startswith(RETRY)
     stored = [
-        StoredMessage(
-            topic=name,
-            queue=partition,
-            queue_offset=each.offset,
-            position=pack_position(partition, each.offset, is_retry=is_retry),
-            body=each.message.body,
-            properties=consumer_properties(each.message.properties),
-            born_at=each.message.born_at,
-            born_host=each.message.born_host,
-            stored_at=each.stored_at,
-            stored_host=connection.own_host,
-            flag=each.message.flag,
-            reconsume_times=each.message.reconsume_times,
-        )
+        answered_message(connection, name, partition, each.offset, each.stored_at, each.message)
         for each in found.messages
     ]
     traffic = connection.server.broker.traffic[topic.name]
