@@ -1,7 +1,7 @@
-"""Searches by key in a topic of millions of records, with the index and without it: `python -m bench.key_index`.
+"""Searches by key in a topic of millions of records, with the index and without: `python -m bench.key_index`.
 
-In one process and without a protocol: what is measured is the index and the reading of the log. Every record has
-a key of its own, batches have a hundred records of about 120 bytes. Searches are for keys drawn at random.
+In one process, without a protocol: what is measured is the index and the reading of the log. Every record has
+a key of its own, batches have a hundred records of about 120 bytes. Searched keys are drawn at random.
 """
 
 import argparse

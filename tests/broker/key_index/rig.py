@@ -110,4 +110,4 @@ async def on_disk(
 
 
 def indexed_topic(partitions: int = 1, **overrides: str) -> Topic:
-    return make_topic(partitions=partitions, index_keys="true", **overrides)
+    return make_topic("orders", partitions, id=None, index_keys="true", **overrides)
