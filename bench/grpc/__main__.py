@@ -42,9 +42,8 @@ def main() -> int:
                 for server in SERVERS:
                     rates[server].append(_rate(load, server, in_flight))
             ours, other = (max(rates[each]) for each in SERVERS)
-            print(
-                f"{in_flight} in flight: ours {ours:,.0f}/s, grpc.aio {other:,.0f}/s: {ours / other:.1f} times"
-            )
+            times = f"{ours / other:.1f} times"
+            print(f"{in_flight} in flight: ours {ours:,.0f}/s, grpc.aio {other:,.0f}/s: {times}")
             print(f"  all rounds: {rates}")
     return 0
 

@@ -21,7 +21,7 @@ from posthouse.protocols.tls import Certificates
 from posthouse.settings import Address, ClientCertificates
 from tests.certificates import Authority
 
-DEADLINE = 60
+DEADLINE = 30
 
 
 class Echo(asyncio.Protocol):
@@ -69,7 +69,8 @@ def authority(tmp_path: Path) -> Authority:
 async def listening(
     certificates: Certificates | None, gate: Gate | None = None
 ) -> AsyncIterator[tuple[Listener, int]]:
-    listener = Listener("echo", Echo, gate or Gate(SystemClock(), total=10))
+    gate = Gate(SystemClock(), total=10) if gate is None else gate  # an empty one is false
+    listener = Listener("echo", Echo, gate)
     offered = None if certificates is None else certificates.offering("h2")
     address = await listener.start(Address("127.0.0.1", 0), offered, tls_is_optional=True)
     try:
