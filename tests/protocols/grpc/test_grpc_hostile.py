@@ -147,6 +147,27 @@ async def test_a_slow_sender_is_closed() -> None:
         assert await client.is_closed()
 
 
+async def test_a_slow_sender_of_a_message_is_closed() -> None:
+    async with serving() as served, raw(served) as client:
+        client.writer.write(client.request(1, "echo") + frame(0, 0, 1, pack(">BI", 0, 100) + b"x"))
+        [connection] = await served.connections(1)
+        while not connection._assembled:
+            await asyncio.sleep(0.001)
+        for _ in range(SLOW_SECONDS):
+            served.listener.sweep()
+        assert await client.is_closed()
+
+
+async def test_a_client_that_is_silent_between_messages_stays() -> None:
+    async with serving() as served, raw(served) as client:
+        client.writer.write(client.request(1, "chat") + frame(0, 0, 1, pack(">BI", 0, 1) + b"x"))
+        assert await client.frame(0, 1) == pack(">BI", 0, 1) + b"X"
+        for _ in range(2 * SLOW_SECONDS):
+            served.listener.sweep()
+        client.writer.write(frame(0, 0, 1, pack(">BI", 0, 1) + b"y"))
+        assert await client.frame(0, 1) == pack(">BI", 0, 1) + b"Y"
+
+
 @pytest.mark.parametrize(
     ("method", "kind", "status"),
     [
