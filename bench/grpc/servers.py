@@ -44,18 +44,15 @@ async def _ours() -> int:
     return (await listener.start(Address("127.0.0.1", 0))).port
 
 
-class _Echo(grpc.GenericRpcHandler):
-    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
-        return grpc.unary_unary_rpc_method_handler(self._answer)  # type: ignore[no-any-return]
-
-    async def _answer(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        return request
+async def _answered(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+    return request
 
 
 async def _grpc_aio() -> int:
     server = grpc.aio.server()
-    server.add_generic_rpc_handlers((_Echo(),))
-    port = server.add_insecure_port("127.0.0.1:0")
+    handlers = {"echo": grpc.unary_unary_rpc_method_handler(_answered)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bench", handlers),))
+    port: int = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     _running.append(server)
     return port

@@ -165,6 +165,11 @@ class Call:
             return []
         return messages
 
+    @property
+    def waits_for_client(self) -> bool:
+        """For the rest of a message, which the client may send."""
+        return self._reader.held > 0 and self._stream.receive_window > 0
+
     def _only(self, data: bytes) -> bytes | None:
         """The one message of the request, once that has ended. It stays counted."""
         messages = self._read(data)

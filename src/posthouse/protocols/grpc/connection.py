@@ -306,23 +306,35 @@ class GrpcConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         self._is_lost = True
+        self._flow.outbox.close()  # calls end when the loss is reported, and may be answered until then
         self._transport.abort()
 
     def tick(self) -> bool:
         if self._is_lost:
             return False
-        now = self.loop.time()
-        for stream in list(self.http2.streams.values()):
-            call = stream.call
-            if call is not None and call.deadline is not None and call.deadline < now:
-                call.end_from_outside(Status.DEADLINE_EXCEEDED, "the deadline has passed")
-        self.http2.tick()
-        self.session.tick()
         if self._flow.outbox.untaken_seconds() >= _UNREAD_SECONDS:
             log.warning("closing the gRPC connection from %s: it does not read", self.peer)
             self.abort()
-            return False
-        self._flow.count()
-        self._regulate()
-        waits_for_us = self.room.is_awaited or self.http2.is_held_back
-        return self._flow.is_too_slow(in_frame=not waits_for_us and self.http2.held > 0)
+        elif not self._is_closing:
+            in_message = self._tick_calls()
+            self._flow.count()
+            self._regulate()
+            waits_for_us = self.room.is_awaited or self.http2.is_held_back
+            return self._flow.is_too_slow(in_frame=not waits_for_us and (in_message or self.http2.held > 0))
+        return False
+
+    def _tick_calls(self) -> bool:
+        """Whether the rest of a message is to come."""
+        in_message = False
+        now = self.loop.time()
+        for stream in list(self.http2.streams.values()):
+            call = stream.call
+            if call is None:
+                continue
+            if call.deadline is not None and call.deadline < now:
+                call.end_from_outside(Status.DEADLINE_EXCEEDED, "the deadline has passed")
+            elif call.waits_for_client:
+                in_message = True
+        self.http2.tick()
+        self.session.tick()
+        return in_message

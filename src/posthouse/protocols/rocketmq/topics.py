@@ -84,10 +84,15 @@ class RocketTopics:
     async def _create(self, name: str, queues: int) -> Topic:
         stored = topic_name(name)
         # Clients look for messages by key without having asked for an index, as upstream.
-        wanted = NewTopic(name=stored, partitions=queues, overrides={"index.keys": "true"})
+        wanted = new_topic(stored, queues)
         [created] = await self._broker.create_topics([wanted])
         if isinstance(created, TopicExists):
             return self._broker.topic(stored)
         if isinstance(created, PosthouseError):
             raise created
         return created
+
+
+def new_topic(name: str, queues: int) -> NewTopic:
+    """`name` is that of the log. Messages are found by their keys, as upstream."""
+    return NewTopic(name=name, partitions=queues, overrides={"index.keys": "true"})

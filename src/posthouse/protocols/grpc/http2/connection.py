@@ -15,17 +15,12 @@ from typing import Final, Protocol
 
 from posthouse.protocols.grpc.http2.errors import ConnectionFault, ErrorCode, StreamFault
 from posthouse.protocols.grpc.http2.field_decoder import FieldDecoder
+from posthouse.protocols.grpc.http2.frame_reader import FrameReader, HeadersReader, unpadded
 from posthouse.protocols.grpc.http2.frames import (
     ACK,
-    DEFAULT_FRAME,
     DEFAULT_WINDOW,
-    END_HEADERS,
     END_STREAM,
-    FRAME_HEAD,
-    FRAME_HEAD_BYTES,
     PADDED,
-    PREFACE,
-    PRIORITY,
     STREAM_BITS,
     FrameType,
     frame,
@@ -94,8 +89,8 @@ class Http2Connection:
         self.sender = Sender(output, self._idle, self._sent_all)
         self.streams: dict[int, Stream] = {}
         self._was_reset: OrderedDict[int, None] = OrderedDict()
-        self._rest = b""
-        self._expects_preface = True
+        self._reader = FrameReader(self._frame)
+        self._headers_reader = HeadersReader(limits)
         self._expects_settings = True
         self._last = 0
         """The highest stream that the client has opened."""
@@ -104,16 +99,7 @@ class Http2Connection:
         self._window = DEFAULT_WINDOW
         self._returned = 0
         """Bytes by which the connection's window may be reopened."""
-        self._block: list[bytes] | None = None
-        """Parts of a header block that goes on in CONTINUATION."""
-        self._block_bytes = 0
-        self._block_stream = 0
-        self._block_flags = 0
         self._is_going_away = False
-        self.is_held_back = False
-        """Set by the application: it wants no more requests for now."""
-        self.has_backlog = False
-        """Whether frames wait because of that: `receive(b"")` goes on with them."""
         self.is_over = False
         """Ended by GOAWAY with an error: nothing is received or sent any more."""
         self._handlers: dict[int, Callable[[int, int, bytes], None]] = {
@@ -129,7 +115,21 @@ class Http2Connection:
     @property
     def held(self) -> int:
         """Bytes of incomplete frames and header blocks."""
-        return len(self._rest) + self._block_bytes
+        return self._reader.held + self._headers_reader.held
+
+    @property
+    def is_held_back(self) -> bool:
+        """Set by the application: it wants no more requests for now."""
+        return self._reader.is_held_back
+
+    @is_held_back.setter
+    def is_held_back(self, value: bool) -> None:
+        self._reader.is_held_back = value
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether frames wait because of that: `receive(b"")` goes on with them."""
+        return self._reader.has_backlog
 
     def start(self) -> None:
         limits = self._limits
@@ -167,47 +167,17 @@ class Http2Connection:
         if self.is_over:
             return
         try:
-            self._receive(data)
+            self._reader.feed(data)
         except ConnectionFault as fault:
             self.is_over = True
-            self._rest = b""
-            self._block = None
-            self._block_bytes = 0
+            self._reader.forget()
+            self._headers_reader.forget()
             self._output.send(goaway(self._last, fault.code, fault.text))
             raise
 
-    def _receive(self, data: bytes) -> None:
-        if self._rest:
-            data = self._rest + data
-            self._rest = b""
-        at = 0
-        if self._expects_preface:
-            if data[: len(PREFACE)] != PREFACE[: len(data)]:
-                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the client does not speak HTTP/2")
-            if len(data) < len(PREFACE):
-                self._rest = data
-                return
-            self._expects_preface = False
-            at = len(PREFACE)
-        size = len(data)
-        unpack = FRAME_HEAD.unpack_from
-        while size - at >= FRAME_HEAD_BYTES and not self.is_held_back:
-            high, low, kind, flags, stream = unpack(data, at)
-            length = high << 8 | low
-            if length > DEFAULT_FRAME:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"a frame of {length} bytes")
-            start = at + FRAME_HEAD_BYTES
-            end = start + length
-            if end > size:
-                break
-            self._frame(kind, flags, stream & STREAM_BITS, data[start:end])
-            at = end
-        self.has_backlog = self.is_held_back and at < size
-        if at < size:
-            self._rest = data[at:]
-
     def _frame(self, kind: int, flags: int, id: int, payload: bytes) -> None:
-        if self._block is not None and (kind != _CONTINUATION or id != self._block_stream):
+        unfinished = self._headers_reader.stream
+        if unfinished and (kind != _CONTINUATION or id != unfinished):
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a header block is interrupted")
         if self._expects_settings:
             if kind != FrameType.SETTINGS or flags & ACK:
@@ -217,9 +187,13 @@ class Http2Connection:
             if kind == _DATA:
                 self._data(flags, id, payload)
             elif kind == _HEADERS:
-                self._headers(flags, id, payload)
+                block = self._headers_reader.begin(flags, id, payload)
+                if block is not None:
+                    self._headers_complete(flags, id, block)
             elif kind == _CONTINUATION:
-                self._continuation(flags, payload)
+                block = self._headers_reader.go_on(flags, payload)
+                if block is not None:
+                    self._headers_complete(self._headers_reader.flags, id, block)
             else:
                 handler = self._handlers.get(kind)
                 if handler is None:
@@ -238,36 +212,6 @@ class Http2Connection:
             self.reset(stream, fault.code)
 
     # Requests
-
-    def _headers(self, flags: int, id: int, payload: bytes) -> None:
-        if not id & 1:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"HEADERS on the stream {id}")
-        if flags & PADDED:
-            payload = _unpadded(payload)
-        if flags & PRIORITY:
-            if len(payload) < 5:
-                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "HEADERS without their priority")
-            payload = payload[5:]
-        if flags & END_HEADERS:
-            self._headers_complete(flags, id, payload)
-            return
-        self._block = [payload]
-        self._block_bytes = len(payload)
-        self._block_stream = id
-        self._block_flags = flags
-
-    def _continuation(self, flags: int, payload: bytes) -> None:
-        block = self._block
-        if block is None:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION without HEADERS")
-        block.append(payload)
-        self._block_bytes += len(payload)
-        if self._block_bytes > self._limits.max_header_block or len(block) > self._limits.max_continuations:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")
-        if flags & END_HEADERS:
-            self._block = None
-            self._block_bytes = 0
-            self._headers_complete(self._block_flags, self._block_stream, b"".join(block))
 
     def _headers_complete(self, flags: int, id: int, block: bytes) -> None:
         headers = self._fields.decode(block)  # always: later blocks build on it
@@ -333,7 +277,7 @@ class Http2Connection:
         if stream.receive_window < 0:
             raise StreamFault(ErrorCode.FLOW_CONTROL_ERROR, "more than the stream's window")
         if flags & PADDED:
-            payload = _unpadded(payload)
+            payload = unpadded(payload)
             self.taken(stream, size - len(payload))
         if stream.expected >= 0:
             stream.expected -= len(payload)
@@ -495,12 +439,3 @@ class Http2Connection:
 
     def _push_promise(self, flags: int, id: int, payload: bytes) -> None:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PUSH_PROMISE from a client")
-
-
-def _unpadded(payload: bytes) -> bytes:
-    if not payload:
-        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "a padded frame without the length of its padding")
-    rest = len(payload) - payload[0]
-    if rest < 1:
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "more padding than frame")
-    return payload[1:rest]

@@ -101,7 +101,7 @@ def _queues(call: Call) -> int:
 
 
 async def _create(call: Call, stored: str, queues: int) -> None:
-    [created] = await call.connection.server.broker.create_topics([NewTopic(name=stored, partitions=queues)])
+    [created] = await call.connection.server.broker.create_topics([new_topic(stored, queues)])
     if isinstance(created, PosthouseError):
         raise created
     call.answer()
