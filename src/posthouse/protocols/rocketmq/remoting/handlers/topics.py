@@ -143,7 +143,7 @@ def delete_route(call: Call) -> None:
 
 
 def delete_order(call: Call) -> None:
-    """Tools delete what the name server may know of the order of a topic, when they have deleted the topic. No
+    """Tools delete what the name server may know of the order of a topic that they have deleted. No
     topic has an order of its own, so there is nothing to delete."""
     call.text("key")
     call.answer()
