@@ -20,6 +20,7 @@ public class Admin {
                 case "produce" -> produce(words[1], words[2], words[3]);
                 default -> MQAdminStartup.main0(words, null);
             }
+            System.out.println(); // some commands leave their last line open
             System.out.println("done");
             System.out.flush();
         }

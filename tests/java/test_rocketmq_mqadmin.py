@@ -13,7 +13,7 @@ from posthouse.testing import running_broker
 from tests.java import jars
 from tests.java.conftest import Program
 
-pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(300)]
 
 SECONDS = 90.0
 """For a consumer. Only a failure takes so long."""
@@ -54,7 +54,7 @@ def mqadmin(program: "subprocess.Popen[str]", address: str, tmp_path: Path) -> R
             if line == "done\n":
                 break
             printed.append(line)
-        return "".join(printed) + errors.read_bytes()[before:].decode()
+        return "".join(printed).rstrip() + "\n" + errors.read_bytes()[before:].decode()
 
     return run
 
@@ -78,7 +78,7 @@ def test_topics(mqadmin: Run, address: str) -> None:
 
 
 def test_the_broker(mqadmin: Run, address: str) -> None:
-    [shown] = mqadmin("clusterList").splitlines()[1:]
+    shown = mqadmin("clusterList").splitlines()[1]
     assert shown.split()[:6] == ["posthouse", "posthouse", "0", address, "Posthouse", "0.1.0"]
     assert shown.split()[-1] == "true"
     state = mqadmin("brokerStatus", "-b", address)
@@ -94,7 +94,6 @@ def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     assert "maxReconsumeTimes" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
     assert "no client consumes" in mqadmin("consumerConnection", "-g", "billing")
     mqadmin("produce", "shop", "orders")
-    assert "JAVA" in mqadmin("producerConnection", "-g", "shop", "-t", "orders")
     mqadmin("consume", "billing", "orders")
     wait_for(tmp_path / "stderr-0", "got paid", 1)
     connections = mqadmin("consumerConnection", "-g", "billing")
@@ -104,8 +103,10 @@ def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     deadline = time.monotonic() + SECONDS
     while "Consume Diff Total: 0" not in mqadmin("consumerProgress", "-g", "billing"):
         assert time.monotonic() < deadline
+    while "JAVA" not in mqadmin("producerConnection", "-g", "shop", "-t", "orders"):
+        assert time.monotonic() < deadline  # a producer that has just met the broker says so within 30 s
     reset = mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "0")
-    assert reset.splitlines()[-1].split() == ["posthouse", "0", "0"]
+    assert ["posthouse", "0", "0"] in [line.split() for line in reset.splitlines()]
     wait_for(tmp_path / "stderr-0", "got paid", 2)
     assert "1 clients consume" in mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing")
 

@@ -5,7 +5,6 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.topics import NewTopic
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.topics import Topic
