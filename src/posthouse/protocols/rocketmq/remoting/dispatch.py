@@ -10,6 +10,7 @@ from posthouse.protocols.rocketmq.remoting.handlers import (
     membership,
     offsets,
     pull,
+    recalls,
     retries,
     routes,
     send,
@@ -39,6 +40,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.SEND_MESSAGE_V2: send.send_v2,
     RequestCode.SEND_BATCH_MESSAGE: send.send_batch,
     RequestCode.LITE_PULL_MESSAGE: pull.pull,
+    RequestCode.RECALL_MESSAGE: recalls.recall,
 }
 API_NAMES: Final[Mapping[int, str]] = {code: RequestCode(code).name.lower() for code in HANDLERS}
 UNKNOWN_API: Final = "unknown"

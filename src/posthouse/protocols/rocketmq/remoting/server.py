@@ -7,6 +7,7 @@ from posthouse.protocols.budget import Budget
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.rocketmq.clients import Clients
 from posthouse.protocols.rocketmq.queue_locks import QueueLocks
+from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
 
@@ -35,6 +36,11 @@ class RemotingServer:
         self.topics = RocketTopics(broker)
         broker.half_messages.ask_by(self.clients.ask)
         self._swept = broker.monotonic()
+
+    @property
+    def handle_key(self) -> bytes:
+        """Of recall handles."""
+        return self.broker.access.key(KEY_PURPOSE)
 
     def sweep(self) -> None:
         """Called by each connection once a second."""
