@@ -13,7 +13,9 @@ class Listener(listener.Listener):
 
     _server: Server | None = None
 
-    async def start(self, address: Address, tls: Any = None, *, setting: str = "") -> Address:
+    async def start(
+        self, address: Address, tls: Any = None, *, setting: str = "", tls_is_optional: bool = False
+    ) -> Address:
         loop = self._loop = asyncio.get_running_loop()
         server = await loop.create_server(lambda: self._factory(self), address.host, address.port)
         assert isinstance(server, Server)

@@ -1,6 +1,7 @@
 """Access control: users, access keys, ACLs, quotas and the audit log of one broker."""
 
 import asyncio
+import hmac
 import os
 from collections import Counter
 from collections.abc import Mapping
@@ -114,6 +115,13 @@ class AccessControl:
         self.secret = secret
         if secret is not None:
             self.users.decoys.key = secret.key("users who do not exist")
+
+    def key(self, purpose: str) -> bytes:
+        """For codes that only this broker can make, now and after a restart. Where logins are not required
+        anybody could: then codes find mistakes."""
+        return (
+            hmac.digest(b"", purpose.encode(), "sha256") if self.secret is None else self.secret.key(purpose)
+        )
 
     def _key_of_proven_users(self) -> bytes:
         # A member may serve before it has read the secret: then no other broker confirms its digests.

@@ -67,13 +67,13 @@ class Firing:
         self._ahead: dict[bytes, bytes] = {}
         """Bodies that were read ahead, by key."""
 
-    async def fire_some(self, now_ms: int, *, only_late: bool = False) -> bool:
+    async def fire_some(self, now_ms: int) -> bool:
         """Fire the first due messages, up to the limits. False if none is due."""
         room = _Room(self._most, self._most_bytes)
         limit = min((bucket.bound for bucket in self._buckets), default=keys.END)
         limit = min(limit, keys.before(now_ms + 1))
         late = self._late(now_ms, room)
-        taken = [] if only_late else self._from_window(limit, room)
+        taken = self._from_window(limit, room)
         if not late and not taken:
             return False
         try:

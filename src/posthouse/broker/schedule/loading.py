@@ -27,13 +27,11 @@ class ScheduleLoader:
         self._buckets = buckets
         self.window = window
 
-    async def catch_up(self) -> bool:
-        """Read new entries of open buckets. False if there is no room for late entries: then new entries may
-        be unknown that are due before those in the window."""
-        has_read = True
+    async def catch_up(self) -> None:
+        """Read new entries of open buckets, unless there is no room for late entries. Then nothing else is in
+        the window, so no entry is fired before an earlier one that is not read yet."""
         for bucket in [bucket for bucket in self._buckets if bucket.is_open]:
-            has_read = await self._read_on(bucket) and has_read
-        return has_read
+            await self._read_on(bucket)
 
     def can_load(self, bucket: Bucket) -> bool:
         """Whether the bucket may be loaded. Long periods only with few entries; otherwise their parts are
@@ -62,19 +60,17 @@ class ScheduleLoader:
             bucket.bound = keys.END
             await self._read_on(bucket)
 
-    async def _read_on(self, bucket: Bucket) -> bool:
-        """False if there is no room for the next entry."""
+    async def _read_on(self, bucket: Bucket) -> None:
         end = self._storage.bounds(bucket.partition).end
         while bucket.read_to < end:
             piece = await read_piece(self._storage, bucket.partition, bucket.read_to, end)
             for offset, key in keys_in(piece, bucket, bucket.read_to):
                 if not self._take(bucket, offset, key):
                     bucket.read_to = offset
-                    return False
+                    return
                 bucket.read_to = offset + 1
             bucket.read_to = piece.following
             await asyncio.sleep(0)
-        return True
 
     def _take(self, bucket: Bucket, offset: int, key: bytes) -> bool:
         """False if there is no room for an entry that must not be skipped."""

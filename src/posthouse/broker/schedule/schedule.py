@@ -203,9 +203,9 @@ class Schedule:
     async def _step(self) -> bool:
         """Do the most urgent step. False if there is nothing to do now."""
         has_decided = await self._recalls.decide(self._clock.now_ms())
-        has_read = await self._loading.catch_up()
+        await self._loading.catch_up()
         now = self._looked_ms = self._clock.now_ms()
-        if await self._firing.fire_some(now, only_late=not has_read):
+        if await self._firing.fire_some(now):
             return True
         finished = [bucket for bucket in self._buckets if self._is_over(bucket, now)]
         if finished:

@@ -33,7 +33,8 @@ COMMITTED: Final = counter("posthouse_transactions_committed_total", "Transactio
 ABORTED: Final = counter("posthouse_transactions_aborted_total", "Transactions that were aborted.")
 SCHEDULED: Final = gauge(
     "posthouse_scheduled_messages",
-    "Delayed messages that are not yet published, in the namespaces that this broker serves.",
+    "Delayed messages that are not yet published, or recalled but not yet due, in the namespaces that this "
+    "broker serves.",
 )
 HALF: Final = gauge("posthouse_half_messages", "Half messages whose producers have not decided yet.")
 HALF_COMMITTED: Final = counter(

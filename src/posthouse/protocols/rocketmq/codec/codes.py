@@ -92,6 +92,7 @@ class ResponseCode(IntEnum):
     NOT_IN_CURRENT_UNIT = 205
     CONSUMER_NOT_ONLINE = 206
     FLOW_CONTROL = 215
+    ILLEGAL_OPERATION = 604
     GO_AWAY = 1500
 
 

@@ -14,6 +14,7 @@ from posthouse.protocols.rocketmq.remoting.handlers import (
     offsets,
     pull,
     queries,
+    recalls,
     replies,
     resets,
     retries,
@@ -78,6 +79,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.GET_TOPIC_CONFIG: topics.configuration,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: groups.configuration,
     RequestCode.LITE_PULL_MESSAGE: pull.pull,
+    RequestCode.RECALL_MESSAGE: recalls.recall,
 }
 API_NAMES: Final[Mapping[int, str]] = {code: RequestCode(code).name.lower() for code in HANDLERS}
 UNKNOWN_API: Final = "unknown"

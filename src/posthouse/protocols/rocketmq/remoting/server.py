@@ -14,6 +14,7 @@ from posthouse.protocols.rocketmq.clients import Clients, Member
 from posthouse.protocols.rocketmq.codec.heartbeats import BROADCASTING, PUSH
 from posthouse.protocols.rocketmq.offset_resets import OffsetResets
 from posthouse.protocols.rocketmq.queue_locks import QueueLocks
+from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
 
@@ -46,6 +47,11 @@ class RemotingServer:
         broker.half_messages.ask_by(self.clients.ask)
         self.started_ms = broker.now_ms()
         self._swept = broker.monotonic()
+
+    @property
+    def handle_key(self) -> bytes:
+        """Of recall handles."""
+        return self.broker.access.key(KEY_PURPOSE)
 
     def sweep(self) -> None:
         """Called by each connection once a second."""

@@ -5,6 +5,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from posthouse.broker.access.operations import Operation
+from posthouse.broker.delayed_records import DelayedId
 from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.topics import Topic
@@ -29,9 +30,11 @@ from posthouse.protocols.rocketmq.messages import (
 )
 from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic
 from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.recall_handles import RecallHandle
 from posthouse.protocols.rocketmq.remoting.call import Call, is_permitted
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
+from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 SHORT_NAMES: Final = {
     "a": "producerGroup",
@@ -178,11 +181,11 @@ def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
 
         def stored(error: PosthouseError | None) -> None:
             if error is None:
-                _answer(call, wanted, queue, [0])
+                _answer(call, wanted, queue, [0], delayed)
             else:
                 call.fail(error)
 
-        broker.delayed_records.add(topic, queue, key, body, headers, due, stored)
+        delayed = broker.delayed_records.add(topic, queue, key, body, headers, due, stored)
 
 
 def _write_batch(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
@@ -226,11 +229,17 @@ def _write_batch(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
         broker.record_waves.add(topic, queue, key, body, headers, now, written)
 
 
-def _answer(call: Call, wanted: _Wanted, queue: int, offsets: list[int]) -> None:
+def _answer(
+    call: Call, wanted: _Wanted, queue: int, offsets: list[int], delayed: DelayedId | None = None
+) -> None:
     is_retry = wanted.topic.startswith(RETRY)
     host = call.connection.own_host
     ids = [make_message_id(host, pack_position(queue, each, is_retry=is_retry)) for each in offsets]
     fields = {"msgId": ",".join(ids), "queueId": str(queue), "queueOffset": str(offsets[0])}
-    if (id := wanted.message.properties.get(UNIQUE_KEY)) is not None:
+    id = wanted.message.properties.get(UNIQUE_KEY)
+    if id is not None:
         fields["transactionId"] = id
+    if delayed is not None:
+        handle = RecallHandle(topic=wanted.topic, broker=BROKER, message_id=id or "", delayed=delayed)
+        fields["recallHandle"] = handle.encode(call.connection.server.handle_key)
     call.answer(fields=fields)

@@ -24,6 +24,7 @@ from posthouse.protocols.rocketmq.names import (
 )
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed, check_may_describe
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.topics import new_topic
 
 _READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 _TYPE: Final = "+message.type="
