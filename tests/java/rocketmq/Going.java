@@ -1,11 +1,14 @@
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendStatus;
+import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.exception.RemotingException;
 
 final class Going {
@@ -46,7 +49,20 @@ final class Going {
                     missing = missing(accepted, each);
                 }
             }
+            checkOrder(inOrder.all());
             Steps.print("accepted " + accepted.size());
+        }
+    }
+
+    /** Those of a queue come as they were sent. After a restart they may come again, from an earlier one on. */
+    private static void checkOrder(List<MessageExt> found) {
+        Map<Integer, Integer> last = new HashMap<>();
+        Set<String> known = new HashSet<>();
+        for (MessageExt message : found) {
+            if (!known.add(Received.text(message))) continue;
+            int number = Integer.parseInt(Received.text(message).substring(1));
+            Integer before = last.put(message.getQueueId(), number);
+            Steps.check(before == null || before < number, Received.texts(found));
         }
     }
 
