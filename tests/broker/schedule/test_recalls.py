@@ -40,7 +40,7 @@ async def test_many_are_recalled(office: Office, at: int) -> None:
     assert await office.recall(*bodies[::2]) == bodies[::2]
     assert office.schedule.loaded <= office.window
     await office.advance(at + SECOND)
-    assert sorted(await office.sent()) == sorted(bodies[1::2])
+    assert sorted(filter(None, await office.sent())) == sorted(bodies[1::2])
     assert office.schedule.waiting == 0
 
 
@@ -281,7 +281,7 @@ async def test_no_room_to_read_the_recall(office: Office, count: int) -> None:
     assert decided
     await asked
     await office.advance(1)
-    assert sorted(await office.sent()) == sorted([early, *late])
+    assert sorted(filter(None, await office.sent())) == sorted([early, *late])
     assert office.schedule.waiting == 0
 
 
