@@ -37,8 +37,6 @@ class WireProtocol:
     """The name in log lines and errors."""
     sends_passwords: bool = True
     """Clients log in by sending the password itself. With SCRAM, for example, they prove it instead."""
-    has_logins: bool = True
-    """Whether clients can log in at all."""
     has_clusters: bool = True
     """Whether a broker of a cluster can serve them."""
     is_optional: bool = False
@@ -64,7 +62,6 @@ ROCKETMQ_GRPC = WireProtocol(
     name="rocketmq_grpc",
     label="RocketMQ gRPC",
     sends_passwords=False,
-    has_logins=False,
     has_clusters=False,
     is_optional=True,
     tls_is_optional=True,
@@ -149,11 +146,6 @@ class ListenerRules:
 
     def _check_protocol(self, listener: ListenerSettings) -> None:
         protocol = listener.protocol
-        if self.must_log_in and not protocol.has_logins:
-            raise InvalidConfig(
-                f"{protocol.label} clients cannot log in: with --authentication required, turn "
-                f"{listener.name} off"
-            )
         if self.is_in_cluster and not protocol.has_clusters:
             raise InvalidConfig(
                 f"{protocol.label} clients are served by a broker that is alone: with --database, turn "

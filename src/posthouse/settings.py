@@ -140,7 +140,7 @@ class Settings:
         None,
         ROCKETMQ_GRPC,
         "Address for RocketMQ clients of version 5 (gRPC); port 0 picks a free port, off disables the "
-        "listener. Without logins, and not in a cluster.",
+        "listener. Not in a cluster.",
     )
     rocketmq_advertised: Address | None = _setting(
         None,

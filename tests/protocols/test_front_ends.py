@@ -9,10 +9,6 @@ import posthouse.protocols
 from posthouse.app import App
 from posthouse.listener_settings import (
     Address,
-    DeclaredListener,
-    ListenerRules,
-    ListenerSettings,
-    WireProtocol,
 )
 from posthouse.model.errors import InvalidConfig
 from posthouse.protocols.front_ends import FRONT_ENDS
@@ -55,19 +51,8 @@ def test_every_address_in_the_settings_is_a_listener_or_advertised() -> None:
     }
 
 
-def test_protocols_without_logins() -> None:
-    """None of Posthouse's own is one."""
-    mute = WireProtocol(name="mute", label="Mute", has_logins=False)
-    listener = ListenerSettings(
-        name="mute",
-        declared=DeclaredListener(protocol=mute, has_tls=False),
-        address=ANY_PORT,
-        advertised=None,
-    )
-    rules = ListenerRules(must_log_in=True, allow_open_network=False, allow_cleartext_passwords=False)
-    with pytest.raises(InvalidConfig, match="Mute clients cannot log in: with --authentication required"):
-        rules.check([listener])
-    Settings(rocketmq=ANY_PORT, authentication=Authentication.REQUIRED).check()
+def test_rocketmq_with_logins() -> None:
+    Settings(rocketmq=ANY_PORT, rocketmq_grpc=ANY_PORT, authentication=Authentication.REQUIRED).check()
 
 
 def test_where_rocketmq_is_not_served() -> None:

@@ -19,6 +19,7 @@ from posthouse.protocols.grpc.metadata import Metadata
 from posthouse.protocols.grpc.room import Room
 from posthouse.protocols.grpc.status import GrpcError, Status, only_trailers
 from posthouse.protocols.request_metrics import ApiMetrics
+from posthouse.protocols.throttle_timer import ThrottleTimer
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,10 @@ class Caller(Protocol):
 
     @property
     def has_tls(self) -> bool: ...
+
+    @property
+    def throttle(self) -> ThrottleTimer:
+        """While it is on, nothing is read from the client."""
 
     def prove(self) -> None:
         """The client has logged in, or made a good request if logins are not required."""

@@ -26,6 +26,7 @@ from posthouse.protocols.grpc.room import Room
 from posthouse.protocols.grpc.server import GrpcServer, NoSession
 from posthouse.protocols.grpc.status import GrpcError, Status, http_status, only_trailers
 from posthouse.protocols.listener import Listener
+from posthouse.protocols.throttle_timer import ThrottleTimer
 from posthouse.settings import Address
 
 log = logging.getLogger(__name__)
@@ -67,6 +68,10 @@ class GrpcConnection(asyncio.Protocol):
     @property
     def has_tls(self) -> bool:
         return self._transport.get_extra_info("ssl_object") is not None
+
+    @property
+    def throttle(self) -> ThrottleTimer:
+        return self._flow.throttle
 
     # asyncio
 

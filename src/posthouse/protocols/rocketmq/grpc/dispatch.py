@@ -10,11 +10,12 @@ from posthouse.protocols.rocketmq.grpc.handlers.acknowledge import (
 )
 from posthouse.protocols.rocketmq.grpc.handlers.membership import heartbeat, notify_termination, telemetry
 from posthouse.protocols.rocketmq.grpc.handlers.offsets import get_offset, pull, query_offset, update_offset
+from posthouse.protocols.rocketmq.grpc.handlers.recall import recall
 from posthouse.protocols.rocketmq.grpc.handlers.receive import receive
 from posthouse.protocols.rocketmq.grpc.handlers.routes import query_assignment, query_route
 from posthouse.protocols.rocketmq.grpc.handlers.send import send
 from posthouse.protocols.rocketmq.grpc.handlers.transactions import end_transaction
-from posthouse.protocols.rocketmq.grpc.handlers.unsupported import recall, sync_lite_subscription
+from posthouse.protocols.rocketmq.grpc.handlers.unsupported import sync_lite_subscription
 from posthouse.protocols.rocketmq.grpc.messages import service
 from posthouse.protocols.rocketmq.grpc.rpc import StreamHandler, UnaryHandler, streaming, unary
 
@@ -45,5 +46,8 @@ def service_methods() -> Methods:
         elif rpc.streams_responses:
             methods.streaming(rpc.path, streaming(rpc.request, rpc.response, _STREAMING[rpc.name]))
         else:
-            methods.unary(rpc.path, unary(rpc.request, rpc.response, _UNARY[rpc.name]))
+            handler = _UNARY[rpc.name]
+            methods.unary(
+                rpc.path, unary(rpc.request, rpc.response, handler, is_writing=rpc.name == "SendMessage")
+            )
     return methods

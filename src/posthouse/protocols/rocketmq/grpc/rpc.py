@@ -1,6 +1,7 @@
 """One call with its messages decoded. Errors are answered in the status of a response."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
 from posthouse.broker.access.guard import Guard
@@ -22,6 +23,7 @@ from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessag
 from posthouse.protocols.rocketmq.grpc.server import MessagingServer
 from posthouse.protocols.rocketmq.grpc.session import MessagingSession
 from posthouse.protocols.rocketmq.grpc.statuses import Refused, status_of
+from posthouse.protocols.stopwatch import Timed
 
 _CLIENT_ID: Final = "x-mq-client-id"
 _LONGEST_CLIENT_ID: Final = 512
@@ -37,12 +39,12 @@ class Rpc:
     __slots__ = ("call", "client", "guard", "server", "session")
 
     def __init__(self, call: Call) -> None:
-        """Raises Refused for a client without an id, and BadRequest."""
-        session = call.connection.session
-        assert isinstance(session, MessagingSession)
+        """Raises Refused for a client without an id, LoginFailed and BadRequest."""
+        session = session_of(call)
         self.call = call
         self.session = session
         self.server: MessagingServer = session.server
+        session.check_login(call.metadata)
         self.guard: Guard = session.guard
         id = call.metadata.get(_CLIENT_ID)
         if not id or len(id) > _LONGEST_CLIENT_ID:
@@ -69,18 +71,33 @@ class Rpc:
 class Answer(Generic[ResponseT]):
     """Of a unary call: once, at any time."""
 
-    __slots__ = ("_call", "_response")
+    __slots__ = ("_call", "_response", "_session")
 
     def __init__(self, call: UnaryCall, response: type[ResponseT]) -> None:
         self._call = call
         self._response = response
+        self._session = session_of(call)
 
     def give(self, response: ResponseT) -> None:
-        self._call.answer(response.encode())
+        self._answer(response.encode())
 
     def fail(self, error: BaseException) -> None:
         self._call.metrics.errors += 1
-        self._call.answer(_failure(self._response, error))
+        self._answer(_failure(self._response, error))
+
+    def _answer(self, data: bytes) -> None:
+        change = self._session.guard.last_change
+        if change:  # what was done is in the audit log before it is answered
+            audit = self._session.server.broker.access.audit
+            audit.when_written(change, partial(self._call.answer, data))
+        else:
+            self._call.answer(data)
+
+
+def session_of(call: Call) -> MessagingSession:
+    session = call.connection.session
+    assert isinstance(session, MessagingSession)
+    return session
 
 
 def _failure(response: type[ProtoMessage], error: BaseException) -> bytes:
@@ -96,18 +113,33 @@ def unary(
     request_type: type[RequestT],
     response_type: type[ResponseT],
     handler: UnaryHandler[RequestT, ResponseT],
+    *,
+    is_writing: bool = False,
 ) -> Callable[[UnaryCall, bytes], Coroutine[Any, Any, None] | None]:
-    """The handler answers at once, later, or in the coroutine that it returns."""
+    """The handler answers at once, later, or in the coroutine that it returns. `is_writing`: the bytes of its
+    requests are charged."""
 
     def handle(call: UnaryCall, data: bytes) -> Coroutine[Any, Any, None] | None:
         request = decoded(request_type, data)
         answer = Answer(call, response_type)
+        charges = session_of(call).charges
+        is_free = charges.quotas.is_empty
         try:
-            waiting = handler(Rpc(call), request, answer)
+            if is_free:
+                waiting = handler(Rpc(call), request, answer)
+            else:
+                if is_writing:
+                    charges.written(len(data))
+                with charges.stopwatch:
+                    waiting = handler(Rpc(call), request, answer)
+                charges.worked()
         except Exception as error:  # noqa: BLE001 - told apart in `statuses`
             answer.fail(error)
             return None
-        return None if waiting is None else _finish(waiting, answer)
+        if waiting is None:
+            return None
+        finishing = _finish(waiting, answer)
+        return finishing if is_free else Timed(finishing, charges.stopwatch)
 
     return handle
 
@@ -127,8 +159,13 @@ def streaming(
 ) -> Callable[[StreamingCall, bytes], Coroutine[Any, Any, None]]:
     """A failure is one status on the stream, which then ends well."""
 
-    async def handle(call: StreamingCall, data: bytes) -> None:
+    def handle(call: StreamingCall, data: bytes) -> Coroutine[Any, Any, None]:
         request = decoded(request_type, data)
+        charges = session_of(call).charges
+        streaming = stream(call, request)
+        return streaming if charges.quotas.is_empty else Timed(streaming, charges.stopwatch)
+
+    async def stream(call: StreamingCall, request: RequestT) -> None:
         try:
             await handler(Rpc(call), call, request)
         except Exception as error:  # noqa: BLE001 - told apart in `statuses`

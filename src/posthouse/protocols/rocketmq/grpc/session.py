@@ -3,10 +3,14 @@
 from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.grpc.call import Caller
+from posthouse.protocols.grpc.metadata import Metadata
+from posthouse.protocols.rocketmq.charges import Charges
 from posthouse.protocols.rocketmq.codec.errors import BadHost
 from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
+from posthouse.protocols.rocketmq.grpc.logins import AUTHORIZATION, SignedCalls
 from posthouse.protocols.rocketmq.grpc.server import MessagingServer
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.settings import Address
@@ -19,6 +23,7 @@ class MessagingSession:
         self.server = server
         self.connection = connection
         self.guard: Guard = CLOSED
+        self.charges = Charges(server.broker.access.quotas, connection.throttle)
         identity = connection.identity
         self.host = _packed(identity.address)
         """The client's address, as it is in messages."""
@@ -31,18 +36,33 @@ class MessagingSession:
             admitted=self._admitted,
             revoked=connection.abort,
         )
-        self._authenticator.admit_anonymous()
+        self._signed = SignedCalls(self._authenticator) if self._authenticator.is_required else None
+        if self._signed is None:
+            self._authenticator.admit_anonymous()
         self._is_described = False
 
     def _admitted(self, guard: Guard) -> None:
         self.guard = guard
+        self.charges.user = guard.principal.name
+
+    def check_login(self, metadata: Metadata) -> None:
+        """Raises LoginFailed."""
+        if self._signed is None:
+            return
+        try:
+            self._signed.check(metadata)
+        except LoginFailed:
+            if AUTHORIZATION in metadata:  # otherwise its client does not know that it has to log in
+                self.connection.throttle.extend(self.connection.offended())
+            raise
 
     def proven(self, client: str) -> None:
-        """The client speaks the protocol."""
+        """The client speaks the protocol, and has logged in if it has to."""
         if not self._is_described:
             self._is_described = True
+            self.charges.client = client
             self.connection.prove()
-            self.connection.describe(client)
+            self.connection.describe(client, self._authenticator.user)
 
     def tick(self) -> None:
         self.server.sweep()

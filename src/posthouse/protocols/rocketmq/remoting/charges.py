@@ -1,15 +1,9 @@
-"""Quotas on one connection: requests are answered at once, and then the broker does not read for a while.
-
-Pulls that wait for messages are answered nevertheless. They are few, one for each queue, and the client's
-next ones are read when what it has got is paid for.
-"""
+"""Which requests are charged for their bytes."""
 
 from typing import Final
 
-from posthouse.broker.access.quotas import Quota, Quotas
+from posthouse.protocols.rocketmq.charges import Charges
 from posthouse.protocols.rocketmq.codec.codes import RequestCode
-from posthouse.protocols.stopwatch import Stopwatch
-from posthouse.protocols.throttle_timer import ThrottleTimer
 
 _WRITING: Final = frozenset(
     {
@@ -30,30 +24,13 @@ _READING: Final = frozenset(
 )
 
 
-class Charges:
-    def __init__(self, quotas: Quotas, timer: ThrottleTimer) -> None:
-        self.quotas = quotas
-        """While `quotas.is_empty`, there is nothing to charge: callers ask first."""
-        self._timer = timer
-        self.stopwatch = Stopwatch()
-        """Runs while requests of the client are worked on."""
-        self.user = ""
-        self.client = ""
-
+class RequestCharges(Charges):
     def received(self, code: int, size: int) -> None:
         """A request of `size` bytes."""
         if code in _WRITING:
-            self._charge(Quota.WRITTEN, size)
+            self.written(size)
 
     def answered(self, code: int, size: int) -> None:
         """A request, with a body of `size` bytes."""
         if code in _READING:
-            self._charge(Quota.READ, size)
-
-    def worked(self) -> None:
-        """Charge the time that the stopwatch has measured since the last call."""
-        seconds, self.stopwatch.seconds = self.stopwatch.seconds, 0.0
-        self._charge(Quota.TIME, seconds)
-
-    def _charge(self, quota: Quota, amount: float) -> None:
-        self._timer.extend(self.quotas.take(quota, self.user, self.client, amount), self.quotas)
+            self.read(size)

@@ -30,7 +30,7 @@ from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_comma
 from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.protocols.rocketmq.remoting.call import Call
-from posthouse.protocols.rocketmq.remoting.charges import Charges
+from posthouse.protocols.rocketmq.remoting.charges import RequestCharges
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API, Handler
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
@@ -107,7 +107,7 @@ class RemotingConnection(asyncio.Protocol):
             self._is_lost = True
             self._transport.abort()
             return
-        self._charges = Charges(server.broker.access.quotas, self._flow.throttle)
+        self._charges = RequestCharges(server.broker.access.quotas, self._flow.throttle)
         self._signed = SignedRequests(self._authenticator) if self._authenticator.is_required else None
         if self._signed is None:
             self._authenticator.admit_anonymous()

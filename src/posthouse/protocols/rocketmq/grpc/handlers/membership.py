@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.model.errors import PosthouseError
+from posthouse.model.errors import LoginFailed, PosthouseError
 from posthouse.protocols.grpc.calls import BidiCall
 from posthouse.protocols.grpc.status import GrpcError
 from posthouse.protocols.grpc.status import Status as GrpcStatus
@@ -62,6 +62,8 @@ class TelemetryStream:
 async def telemetry(call: BidiCall) -> None:
     try:
         rpc = Rpc(call)
+    except LoginFailed as error:
+        raise GrpcError(GrpcStatus.UNAUTHENTICATED, str(error)) from error
     except (Refused, PosthouseError) as error:
         raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error
     stream = TelemetryStream(call, rpc.session.store_host)

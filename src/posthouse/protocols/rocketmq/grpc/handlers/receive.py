@@ -91,6 +91,10 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
                     lock_seconds,
                 )
                 await call.send(ReceiveMessageResponse(message=message).encode())
+        charges = rpc.session.charges
+        if not charges.quotas.is_empty:
+            charges.read(sum(len(each.message.body) for each in selection.messages.values()))
+            charges.worked()
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
         is_sent = True

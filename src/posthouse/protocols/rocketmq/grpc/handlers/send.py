@@ -27,6 +27,8 @@ from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused, status_of
 from posthouse.protocols.rocketmq.grpc.transaction_ids import group_of_topic, transaction_id
 from posthouse.protocols.rocketmq.messages import record_headers, record_key
 from posthouse.protocols.rocketmq.names import check_may_write, topic_name
+from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE, RecallHandle
+from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 MOST_MESSAGES: Final = 1024
@@ -166,7 +168,14 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
         if error is not None:
             failed(error)
         else:
-            done(SendResultEntry(status=OK, message_id=wanted.id))
+            handle = RecallHandle(topic=name, broker=BROKER, message_id=wanted.id, delayed=delayed)
+            done(
+                SendResultEntry(
+                    status=OK,
+                    message_id=wanted.id,
+                    recall_handle=handle.encode(broker.access.key(KEY_PURPOSE)),
+                )
+            )
 
     try:
         if wanted.first_check_seconds is not None:
@@ -181,7 +190,7 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
                 stored=prepared,
             )
         elif wanted.due_ms is not None:
-            broker.delayed_records.add(
+            delayed = broker.delayed_records.add(
                 topic, wanted.partition, wanted.key, wanted.value, wanted.headers, wanted.due_ms, scheduled
             )
         else:

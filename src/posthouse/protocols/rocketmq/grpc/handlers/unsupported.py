@@ -2,17 +2,11 @@
 
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.service import (
-    RecallMessageRequest,
-    RecallMessageResponse,
     SyncLiteSubscriptionRequest,
     SyncLiteSubscriptionResponse,
 )
 from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import Refused
-
-
-def recall(rpc: Rpc, request: RecallMessageRequest, answer: Answer[RecallMessageResponse]) -> None:
-    raise Refused(Code.NOT_IMPLEMENTED, "messages cannot be recalled")
 
 
 def sync_lite_subscription(
