@@ -77,11 +77,28 @@ async def test_a_group_is_created_and_deleted(broker: AsyncBroker, client: Remot
     assert missing.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
+async def test_settings_for_consumers_of_the_other_protocol(
+    broker: AsyncBroker, client: RemotingClient
+) -> None:
+    body = configuration(consumeMessageOrderly=True, retryMaxTimes=3)
+    assert (await client.request(CREATE, None, body)).code == 0
+    config = broker.app.broker.group_configs.get(GroupId("g"))
+    assert (config.rocketmq_fifo_enable, config.share_delivery_count_limit) == (True, 4)
+    found = json.loads(
+        bytes((await client.request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})).body)
+    )
+    assert (found["consumeMessageOrderly"], found["retryMaxTimes"]) == (True, 3)
+    assert (await client.request(CREATE, None, configuration())).code == 0
+    config = broker.app.broker.group_configs.get(GroupId("g"))
+    assert (config.rocketmq_fifo_enable, config.share_delivery_count_limit) == (False, 17)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
         {"consumeEnable": False},
-        {"retryMaxTimes": 3},
+        {"retryMaxTimes": -1},
+        {"retryMaxTimes": 65_535},
         {"retryQueueNums": 2},
         {"attributes": {"+a": "b"}},
         {"groupRetryPolicy": {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1]}}},

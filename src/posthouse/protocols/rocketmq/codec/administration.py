@@ -51,6 +51,7 @@ class GroupConfiguration:
     may_consume: bool = True
     retry_queues: int = 1
     retries: int = DEFAULT_RETRIES
+    is_ordered: bool = False
     attributes: tuple[str, ...] = ()
     has_retry_policy: bool = False
 
@@ -153,7 +154,7 @@ def _group(group: GroupConfiguration) -> dict[str, Json]:
         "consumeBroadcastEnable": True,
         "consumeEnable": group.may_consume,
         "consumeFromMinEnable": True,
-        "consumeMessageOrderly": False,
+        "consumeMessageOrderly": group.is_ordered,
         "groupName": group.name,
         "notifyConsumerIdsChangedEnable": True,
         "retryMaxTimes": group.retries,
@@ -171,6 +172,7 @@ def decode_group_configuration(body: bytes | memoryview) -> GroupConfiguration:
         may_consume=members.truth("consumeEnable", default=True),
         retry_queues=members.number("retryQueueNums", 1),
         retries=members.number("retryMaxTimes", DEFAULT_RETRIES),
+        is_ordered=members.truth("consumeMessageOrderly", default=False),
         attributes=tuple(name for name, _ in members.items("attributes")),
         has_retry_policy=any(
             policy.get(name) is not None for name in ("customizedRetryPolicy", "exponentialRetryPolicy")

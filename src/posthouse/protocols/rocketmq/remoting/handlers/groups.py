@@ -31,13 +31,19 @@ from posthouse.protocols.rocketmq.remoting.handlers.topics import undisturbed_de
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
 _GROUPS_PER_TURN: Final = 500
+_FIFO: Final = "rocketmq.fifo.enable"
+_DELIVERIES: Final = "share.delivery.count.limit"
+MOST_RETRIES_OF_GROUP: Final = 0xFFFE
 
 
 def create(call: Call) -> Coroutine[Any, Any, None]:
     wanted = decode_group_configuration(call.request.body)
     check_may_consume(call, wanted.name)
     _check_plain(wanted)
-    return _create(call, wanted.name)
+    changes = _changes(call.connection.server, wanted)
+    if changes:
+        check_allowed(call, Operation.ALTER_CONFIGS, Kind.GROUP, wanted.name)
+    return _create(call, wanted.name, changes)
 
 
 def _check_plain(wanted: GroupConfiguration) -> None:
@@ -45,8 +51,10 @@ def _check_plain(wanted: GroupConfiguration) -> None:
     reason = None
     if not wanted.may_consume:
         reason = "a group always may consume; take away the permission of its clients"
-    elif wanted.retries != DEFAULT_RETRIES or wanted.has_retry_policy:
-        reason = "how often a message comes again is a setting of consumers (maxReconsumeTimes)"
+    elif not 0 <= wanted.retries <= MOST_RETRIES_OF_GROUP:
+        reason = f"a message can come again 0 to {MOST_RETRIES_OF_GROUP} times"
+    elif wanted.has_retry_policy:
+        reason = "when a message comes again is decided by its consumers"
     elif wanted.retry_queues != 1:
         reason = "a group has one queue of retries"
     elif wanted.attributes:
@@ -55,7 +63,32 @@ def _check_plain(wanted: GroupConfiguration) -> None:
         raise Refused(ResponseCode.INVALID_PARAMETER, reason)
 
 
-async def _create(call: Call, group: str) -> None:
+def _changes(server: RemotingServer, wanted: GroupConfiguration) -> dict[str, str]:
+    """Settings of the group, which consumers of the gRPC protocol go by. Those of this protocol decide for
+    themselves."""
+    known = _configuration(server, wanted.name)
+    changes: dict[str, str] = {}
+    if wanted.is_ordered != known.is_ordered:
+        changes[_FIFO] = str(wanted.is_ordered).lower()
+    if wanted.retries != known.retries:
+        changes[_DELIVERIES] = str(wanted.retries + 1)
+    return changes
+
+
+def _configuration(server: RemotingServer, group: str) -> GroupConfiguration:
+    configs = server.broker.group_configs
+    deliveries = configs.overrides(GroupId(group)).get(_DELIVERIES)
+    return GroupConfiguration(
+        name=group,
+        retries=DEFAULT_RETRIES if deliveries is None else int(deliveries) - 1,
+        is_ordered=configs.get(GroupId(group)).rocketmq_fifo_enable,
+    )
+
+
+async def _create(call: Call, group: str, changes: dict[str, str]) -> None:
+    if changes:
+        configs = call.connection.server.broker.group_configs
+        await configs.change(GroupId(group), lambda own: {**own, **changes})
     await call.connection.server.topics.obtain(retry_topic(group), 1)
     call.answer()
 
@@ -89,8 +122,9 @@ async def _delete(call: Call, group: str, *, with_offsets: bool) -> None:
 
 def configurations(call: Call) -> None:
     guard = call.connection.guard
-    found = [each for each in _all(call.connection.server) if guard.sees(Kind.GROUP, each)]
-    call.answer(body=encode_group_configurations(GroupConfiguration(name=each) for each in found))
+    server = call.connection.server
+    found = [_configuration(server, each) for each in _all(server) if guard.sees(Kind.GROUP, each)]
+    call.answer(body=encode_group_configurations(found))
 
 
 def configuration(call: Call) -> None:
@@ -98,7 +132,7 @@ def configuration(call: Call) -> None:
     check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
     if not exists(call.connection.server, group):
         raise Refused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"there is no group {group!r}")
-    call.answer(body=encode_group_configuration(GroupConfiguration(name=group)))
+    call.answer(body=encode_group_configuration(_configuration(call.connection.server, group)))
 
 
 def _all(server: RemotingServer) -> list[str]:
@@ -108,12 +142,14 @@ def _all(server: RemotingServer) -> list[str]:
         for each in server.broker.topics
         if client_name(each.name).startswith(RETRY)
     ]
-    return sorted({*stored, *created, *server.clients.consumer_groups()})
+    received = [str(each) for each in server.broker.subscriptions]
+    return sorted({*stored, *created, *received, *server.clients.consumer_groups()})
 
 
 def exists(server: RemotingServer, group: str) -> bool:
     return (
         server.broker.groups.offsets.has(GroupId(group))
+        or GroupId(group) in server.broker.subscriptions
         or server.topics.find(retry_topic(group)) is not None
         or bool(server.clients.members(group))
     )
