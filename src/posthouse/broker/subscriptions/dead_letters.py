@@ -97,7 +97,8 @@ class DeadLetters:
         most = source.config.max_message_bytes + _HEADER_BYTES
         new = NewTopic(name=name, partitions=1, overrides={"max.message.bytes": str(most)})
         [created] = await self._create_topics([new])
-        if isinstance(created, TopicExists):
+        if isinstance(created, TopicExists):  # another broker has just created it
+            await self._storage.refresh_definitions()
             return self._topics.get(name)
         if isinstance(created, PosthouseError):
             raise created

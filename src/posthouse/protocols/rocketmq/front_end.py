@@ -6,12 +6,14 @@ from typing import Final
 
 from posthouse.listener_settings import ROCKETMQ, Address, ListenerSettings
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
-from posthouse.protocols.rocketmq.remoting.connection import RemotingConnection
-from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
+    # Imported here: most brokers do not serve the protocol, and start sooner.
+    from posthouse.protocols.rocketmq.remoting.connection import RemotingConnection
+    from posthouse.protocols.rocketmq.remoting.server import RemotingServer
+
     # One for all listeners: clients of a group may use several.
     server = RemotingServer(
         backend.broker, backend.settings, backend.budget, backend.requests, backend.group_users

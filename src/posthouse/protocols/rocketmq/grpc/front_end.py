@@ -6,15 +6,17 @@ from typing import Final
 
 from posthouse.listener_settings import ROCKETMQ_GRPC, Address, ListenerSettings
 from posthouse.protocols.front_end import Backend, ConnectionFactory, FrontEnd
-from posthouse.protocols.grpc.connection import GrpcConnection
-from posthouse.protocols.grpc.server import GrpcLimits, GrpcServer
-from posthouse.protocols.rocketmq.grpc.dispatch import service_methods
-from posthouse.protocols.rocketmq.grpc.server import MessagingServer
-from posthouse.protocols.rocketmq.grpc.session import PROTOCOL, MessagingSession
 from posthouse.settings import Settings
 
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
+    # Imported here: the messages take a tenth of a second, and most brokers do not serve them.
+    from posthouse.protocols.grpc.connection import GrpcConnection
+    from posthouse.protocols.grpc.server import GrpcLimits, GrpcServer
+    from posthouse.protocols.rocketmq.grpc.dispatch import service_methods
+    from posthouse.protocols.rocketmq.grpc.server import MessagingServer
+    from posthouse.protocols.rocketmq.grpc.session import PROTOCOL, MessagingSession
+
     # One for all listeners: clients of a group may use several.
     settings = backend.settings
     messaging = MessagingServer(backend.broker, settings, backend.group_users)
