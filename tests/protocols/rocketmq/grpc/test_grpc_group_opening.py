@@ -48,6 +48,8 @@ async def test_who_comes_while_another_begins_does_not_begin_again(
 
     async def moved(self: Subscriptions, group: GroupId, offsets: Any) -> None:
         moves.append(offsets)
+        for _ in range(10):
+            await asyncio.sleep(0)
         await move(self, group, offsets)
 
     monkeypatch.setattr(Subscriptions, "move", moved)
