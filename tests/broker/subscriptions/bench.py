@@ -33,12 +33,12 @@ class Bench:
         await self.subscriptions.create(NAME)
         await self.subscriptions.move(NAME, {self.partition: 0})
 
-    async def produce(self, *values: bytes, key: bytes | None = None) -> None:
+    async def produce(self, *values: bytes, key: bytes | None = None, partition: int = 0) -> None:
         """In one batch."""
         builder = BatchBuilder()
         for value in values:
             builder.add(key, value, timestamp=self.clock.now_ms())
-        await self.broker.append([Produced(self.topic, 0, memoryview(builder.build()))]).wait()
+        await self.broker.append([Produced(self.topic, partition, memoryview(builder.build()))]).wait()
 
     async def fetch(
         self,

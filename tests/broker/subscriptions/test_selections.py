@@ -2,14 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 import pytest
 
+from posthouse.broker.subscriptions import fetching
 from posthouse.broker.subscriptions.batches import Found, raw_records
 from posthouse.broker.subscriptions.key_order import KeyOrder
 from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.selection import Selected
+from posthouse.model.errors import NotLeased
 from posthouse.model.ids import PartitionId
 from posthouse.records.raw import RawRecord
 from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
@@ -26,6 +29,9 @@ class Some:
         self.others = others
         self.seen: list[int] = []
         self.before_lease: Callable[[], None] = lambda: None
+
+    def begin(self) -> None:
+        """Nothing is kept."""
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
@@ -57,6 +63,9 @@ class Ordered:
     def __init__(self, order: KeyOrder) -> None:
         self.order = order
         self.keys: dict[int, bytes] = {}
+
+    def begin(self) -> None:
+        """Nothing is kept."""
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
@@ -127,6 +136,67 @@ async def test_what_comes_back_is_looked_at_again(bench: Bench) -> None:
     assert offsets(await bench.fetch(BOB, selection=bob)) == [0]
 
 
+async def test_what_comes_back_while_others_are_read_is_looked_at_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"b0")
+    bob = Some("b", tagged(b"b"), [tagged(b"a")])
+    assert offsets(await bench.fetch(BOB, selection=bob)) == [0]
+    await bench.produce(b"a1")
+    read = bench.broker._storage.read
+
+    async def then_it_comes_back(*arguments: Any, **named: Any) -> Any:
+        found = await read(*arguments, **named)
+        bench.subscriptions.release(NAME, BOB, count=False)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.broker._storage, "read", then_it_comes_back)
+        assert await bench.fetch(ANN, selection=bob) == []
+    assert offsets(await bench.fetch(ANN, selection=bob)) == [0]
+
+
+async def test_nothing_is_overlooked_while_few_leases_are_left(bench: Bench) -> None:
+    await bench.broker.group_configs.replace(NAME, {"share.partition.max.record.locks": "100"})
+    await bench.produce(*[b"a"] * 99)
+    await bench.produce(b"a", b"a", b"b")
+    ann, bob = Some("a", tagged(b"a"), [tagged(b"b")]), Some("b", tagged(b"b"), [tagged(b"a")])
+    assert len(offsets(await bench.fetch(ANN, most=99, selection=ann))) == 99
+    assert offsets(await bench.fetch(BOB, selection=bob)) == [101]
+
+
+async def test_a_large_batch_is_looked_at_in_parts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetching, "_LOOK_RECORDS", 3)
+    await bench.produce(*[b"a"] * 10, b"b", b"a")
+    bob = Some("b", tagged(b"b"), [tagged(b"a")])
+    assert offsets(await bench.fetch(BOB, selection=bob)) == [10]
+    assert bob.seen == [*range(10), 10, 11]
+
+
+async def test_an_acknowledgement_that_is_too_late_wakes_those_who_wait(bench: Bench) -> None:
+    await bench.produce(b"0")
+    assert offsets(await bench.fetch(ANN)) == [0]
+    waiting = asyncio.ensure_future(bench.fetch(BOB, seconds=30))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    bench.clock.advance(10_000)
+    assert isinstance(await bench.say(ANN, 0, 0, Verdict.ACCEPT), NotLeased)
+    assert await waiting == [LeasedRun(0, 0, 2)]
+
+
+async def test_leases_that_have_ended_take_no_memory_until_their_deadline(bench: Bench) -> None:
+    await bench.produce(b"first", *[b"v"] * 1000)
+    assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000)) == [0]
+    subscribed = bench.subscriptions.progress(NAME)[bench.partition]
+    for offset in range(1, 1001):
+        assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000)) == [offset]
+        assert await bench.say(ANN, 0, 0, Verdict.RENEW, 10_000) is None
+        assert await bench.say(ANN, offset, offset, Verdict.ACCEPT) is None
+        assert len(subscribed._deadlines) <= 100
+    bench.clock.advance(10_001)
+    assert await bench.fetch(BOB) == [LeasedRun(0, 0, 2)]
+
+
 async def test_what_a_member_that_has_gone_wanted_is_settled_by_those_who_stay(bench: Bench) -> None:
     await bench.produce(b"a0", b"a1")
     assert await bench.fetch(BOB, selection=Some("b", tagged(b"b"), [tagged(b"a")])) == []
@@ -180,11 +250,11 @@ async def test_two_who_look_at_the_same_time_do_not_share_a_key(bench: Bench) ->
 
 async def test_keys_that_nobody_holds_are_forgotten(bench: Bench) -> None:
     order = KeyOrder()
-    for number in range(10):
+    for number in range(100):
         await bench.produce(b"v", key=b"%d" % number)
     assert len(await bench.fetch(ANN, selection=Ordered(order))) == 1
-    assert len(order) == 10
-    assert await bench.say(ANN, 0, 9, Verdict.ACCEPT) is None
+    assert len(order) == 100
+    assert await bench.say(ANN, 0, 99, Verdict.ACCEPT) is None
     order.tidy(bench.partition, bench.subscriptions.progress(NAME)[bench.partition])
     assert len(order) == 0
 

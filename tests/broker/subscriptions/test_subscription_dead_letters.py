@@ -1,6 +1,8 @@
 """Records that a subscription gives up are kept in the topic of its dead letters."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -8,7 +10,8 @@ from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.subscriptions.batches import raw_records
 from posthouse.broker.subscriptions.dead_letters import HEADERS
 from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
-from posthouse.model.errors import InvalidConfig, Unavailable
+from posthouse.broker.topics import NewTopic
+from posthouse.model.errors import InvalidConfig, NotLeased, Unavailable
 from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section
 from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
@@ -83,8 +86,80 @@ async def test_nothing_is_lost_while_they_cannot_be_written(
     bench.subscriptions.release(NAME, ANN, count=True)
     assert await bench.fetch(ANN) == [] and floor(bench) == 0
     monkeypatch.setattr(bench.subscriptions._dead_letters, "_create_topics", create)
+    bench.clock.advance(11)
     assert await bench.fetch(ANN) == [] and floor(bench) == 1
     assert [value for _, value, _ in await dead(bench)] == [b"a"]
+
+
+async def test_what_cannot_be_copied_is_not_tried_again_at_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    small = NewTopic(name=TOPIC, partitions=1, overrides={"max.message.bytes": "200"})
+    [topic] = await bench.broker.create_topics([small])
+    assert isinstance(topic, Topic)
+    await bench.produce(b"x" * 1000)
+    for _ in range(2):
+        await bench.fetch(ANN)
+        bench.subscriptions.release(NAME, ANN, count=True)
+    assert await bench.fetch(ANN, seconds=0.3) == []
+    assert caplog.text.count("cannot be made dead letters") == 1
+    assert await bench.fetch(BOB) == [], "the others are not delivered it again, either"
+
+
+async def test_a_member_that_leaves_while_dead_letters_are_copied_holds_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"dead")
+    for _ in range(2):
+        await bench.fetch(ANN)
+        bench.subscriptions.release(NAME, ANN, count=True)
+    await bench.produce(b"alive")
+    copying = asyncio.Event()
+
+    async def wait(*_: object) -> None:
+        copying.set()
+        await asyncio.Event().wait()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(bench.subscriptions._dead_letters, "copy", wait)
+        fetching = asyncio.ensure_future(bench.fetch(ANN, lock_seconds=10_000))
+        await copying.wait()
+        fetching.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await fetching
+    assert await bench.fetch(BOB) == [LeasedRun(1, 1, 1)]
+    assert [value for _, value, _ in await dead(bench)] == [b"dead"]
+
+
+async def test_a_group_that_is_moved_while_dead_letters_are_copied_stays_there(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"a", b"b")
+    await bench.fetch(ANN)
+    copy = bench.subscriptions._dead_letters.copy
+
+    async def move(*arguments: Any) -> None:
+        await copy(*arguments)
+        await bench.subscriptions.move(NAME, {bench.partition: 0})
+
+    monkeypatch.setattr(bench.subscriptions._dead_letters, "copy", move)
+    assert isinstance(await bench.say(ANN, 0, 1, Verdict.REJECT), NotLeased)
+    monkeypatch.undo()
+    assert await bench.fetch(BOB) == [LeasedRun(0, 1, 1)]
+
+
+async def test_dead_letters_of_a_group_that_reads_them_are_not_copied_again(bench: Bench) -> None:
+    await bench.produce(b"a")
+    await bench.fetch(ANN)
+    assert await bench.say(ANN, 0, 0, Verdict.REJECT) is None
+    letters = bench.broker.topics.find(TOPIC)
+    assert letters is not None
+    bench.topic, bench.partition = letters, letters.partition(0)
+    await bench.subscriptions.move(NAME, {bench.partition: 0})
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    assert await bench.say(ANN, 0, 0, Verdict.REJECT) is None
+    assert [value for _, value, _ in await dead(bench)] == [b"a"]
+    assert await bench.fetch(ANN) == [] and floor(bench) == 1
 
 
 async def test_only_those_that_are_held_are_copied(bench: Bench) -> None:

@@ -99,6 +99,10 @@ class Groups:
     def __contains__(self, group_id: GroupId) -> bool:
         return group_id in self._registry or self.offsets.has(group_id)
 
+    def has_members(self, group_id: GroupId) -> bool:
+        group = self._registry.get(group_id)
+        return group is not None and not group.is_empty
+
     def load_all(self) -> None:
         """In a broker that is alone."""
         self._closed = False

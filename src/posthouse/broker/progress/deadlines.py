@@ -1,7 +1,8 @@
 """When leases end that have a deadline."""
 
 import math
-from heapq import heappop, heappush
+from collections.abc import Container
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 H = TypeVar("H")
@@ -17,6 +18,10 @@ class Deadlines(Generic[H]):
         self._heap: list[tuple[float, int, H]] = []
         """Also deadlines that were replaced or dropped since. The number keeps equal ones in order."""
         self._number = 0
+
+    def __len__(self) -> int:
+        """With those that were replaced or dropped, until they pass."""
+        return len(self._heap)
 
     @property
     def next(self) -> float:
@@ -42,6 +47,12 @@ class Deadlines(Generic[H]):
                 del self._at[holder]
                 overdue.append(holder)
         return overdue
+
+    def keep(self, holders: Container[H]) -> None:
+        """Forget all other holders, and deadlines that were replaced."""
+        self._at = {holder: at for holder, at in self._at.items() if holder in holders}
+        self._heap = [each for each in self._heap if self._at.get(each[2]) == each[0]]
+        heapify(self._heap)
 
     def clear(self) -> None:
         self._at.clear()

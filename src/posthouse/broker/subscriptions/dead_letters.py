@@ -5,6 +5,7 @@ A broker that ends in between copies them again: a dead letter may be there twic
 """
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -71,10 +72,25 @@ class DeadLetters:
 
     async def copy(self, group: GroupId, partition: PartitionId, offsets: Sequence[int], name: str) -> None:
         """Copy records to the topic `name`, which is created if there is none; durable on return. Records
-        that retention has deleted are left out. Raises Unavailable, and what the topic has against them."""
+        that retention has deleted are left out, and those of that topic itself: they are there, and copies
+        would be copied again and again. Raises Unavailable, and what the topic has against them."""
         source = self._topics.get_by_id(partition.topic)
+        if source.name == name:
+            return
         topic = await self._topic(name, source)
-        records = await self._records(partition, sorted(offsets))
+        wanted = sorted(offsets)
+        # In rounds: a member may reject more than memory has room for.
+        position = max(wanted[0], self._storage.bounds(partition).start)
+        while position <= wanted[-1]:
+            records, following = await self._records(partition, position, wanted)
+            if following == position:
+                raise DataDamaged(f"{partition}: offset {position} cannot be read")
+            position = following
+            await self._add(group, source, partition, topic, records)
+
+    async def _add(
+        self, group: GroupId, source: Topic, partition: PartitionId, topic: Topic, records: list[RawRecord]
+    ) -> None:
         if not records:
             return
         copies = _Copies(len(records))
@@ -104,15 +120,14 @@ class DeadLetters:
             raise created
         return created
 
-    async def _records(self, partition: PartitionId, offsets: Sequence[int]) -> list[RawRecord]:
-        wanted = set(offsets)
-        found: list[RawRecord] = []
-        position = max(offsets[0], self._storage.bounds(partition).start)
-        while position <= offsets[-1]:
-            part = await self._storage.read(partition, position, _READ_BYTES, at_least_one=True)
-            records, following = raw_records(part.data, position, offsets[-1] + 1)
-            found += [record for record in records if record.offset in wanted]
-            if following == position:
-                raise DataDamaged(f"{partition}: offset {position} cannot be read")
-            position = following
-        return found
+    async def _records(
+        self, partition: PartitionId, position: int, wanted: Sequence[int]
+    ) -> tuple[list[RawRecord], int]:
+        """Some of the wanted records from `position` on, and where to go on."""
+        part = await self._storage.read(partition, position, _READ_BYTES, at_least_one=True)
+        records, following = raw_records(part.data, position, wanted[-1] + 1)
+        some = set(wanted[bisect_left(wanted, position) : bisect_left(wanted, following)])
+        found = [record for record in records if record.offset in some]
+        # What is not wanted may be long, and is not read.
+        behind = bisect_left(wanted, following)
+        return found, max(following, wanted[behind]) if behind < len(wanted) else wanted[-1] + 1

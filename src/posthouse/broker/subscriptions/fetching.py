@@ -5,13 +5,13 @@ Records are leased in one step at the very end: a fetch that waits for more hold
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from posthouse.broker.subscriptions.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
 from posthouse.broker.subscriptions.leases import LeasedRun
-from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.broker.subscriptions.partition import Look, SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf, SubscriptionRules
 from posthouse.broker.subscriptions.selection import Selection
@@ -53,6 +53,8 @@ class Taken:
 
 Bury: TypeAlias = Callable[[GroupId, MemberId, PartitionId, Sequence[int]], Awaitable[None]]
 """Makes leased records dead letters."""
+GiveBack: TypeAlias = Callable[[GroupId, MemberId, Mapping[PartitionId, Iterable[int]]], None]
+"""See `Subscriptions.give_back`."""
 
 
 class WaitForRecords(Protocol):
@@ -100,6 +102,8 @@ class _Harvest:
 
 _LOOK_BYTES = 1024 * 1024
 """Of records in one partition that a selection is asked about at once."""
+_LOOK_RECORDS = 4096
+"""Of one batch."""
 
 
 class Fetching:
@@ -114,6 +118,7 @@ class Fetching:
         wait_for_records: WaitForRecords,
         leased: Callable[[GroupId, PartitionId, SubscribedPartition], None],
         bury: Bury,
+        give_back: GiveBack,
         traffic: Traffic,
     ) -> None:
         self._storage = storage
@@ -123,6 +128,7 @@ class Fetching:
         self._wait_for_records = wait_for_records
         self._leased = leased
         self._bury = bury
+        self._give_back = give_back
         self._traffic = traffic
         self._changes: defaultdict[GroupId, int] = defaultdict(int)
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
@@ -165,8 +171,13 @@ class Fetching:
             if not is_live():
                 return {**harvest.errors}
             taken, dead = self._lease(group, member, harvest)
-            for partition, offsets in dead.items():
-                await self._bury(group, member, partition, offsets)
+            try:
+                for partition, offsets in dead.items():
+                    await self._bury(group, member, partition, offsets)
+            except BaseException:  # cancelled: nobody will say what became of these records
+                self._give_back(group, member, _offsets(taken))
+                self._give_back(group, member, dead)
+                raise
             # It has not waited for these: other brokers may write there meanwhile.
             self._storage.watch(partition for partition, _ in harvest.ends)
             # Other members may have leased the records first; then retry while time is left.
@@ -175,6 +186,8 @@ class Fetching:
 
     async def _harvest(self, group: GroupId, wanted: Sequence[PartitionId], wish: Wish) -> _Harvest:
         harvest = _Harvest(wish)
+        if wish.selection is not None:
+            wish.selection.begin()
         rules = self._rules(group)
         for partition in wanted:
             if harvest.is_full:
@@ -191,6 +204,18 @@ class Fetching:
         subscribed = await self._partitions.opened(group, partition)
         if subscribed.expire(self._clock.monotonic(), rules.terms):
             self.became_ready(group)
+        with subscribed.look() as look:
+            await self._look(group, partition, subscribed, rules, harvest, look)
+
+    async def _look(
+        self,
+        group: GroupId,
+        partition: PartitionId,
+        subscribed: SubscribedPartition,
+        rules: SubscriptionRules,
+        harvest: _Harvest,
+        look: Look,
+    ) -> None:
         stable_only = rules.stable_only
         leases_left = rules.terms.max_leases - subscribed.leased
         selection = harvest.wish.selection
@@ -216,9 +241,14 @@ class Fetching:
             if stable_only:
                 is_aborted = aborted_in(slice_.aborted)
             before = offset
-            for following, found in found_in(subscribed, slice_.data, offset, is_aborted, leases_left):
+            most = leases_left if selection is None else _LOOK_RECORDS
+            for following, found in found_in(subscribed, slice_.data, offset, is_aborted, most):
                 offset = following
+                is_cut = False
                 if found is not None and selection is not None:
+                    if len(found.offsets) == most:  # the batch may have more
+                        offset = found.offsets[-1] + 1
+                        is_cut = offset < following
                     looked_at += len(found.data)
                     selected = selection.select(partition, subscribed, found)
                     for unwanted in selected.unwanted:
@@ -227,15 +257,15 @@ class Fetching:
                         is_looking, looked_to = False, selected.first_wanted
                     found.offsets = selected.offsets
                 if is_looking:
-                    looked_to = following
+                    looked_to = offset
                 if found is not None and found.offsets:
                     leases_left -= harvest.add(partition, subscribed, found, leases_left)
-                if harvest.is_full or leases_left <= 0 or looked_at >= _LOOK_BYTES:
+                if is_cut or harvest.is_full or leases_left <= 0 or looked_at >= _LOOK_BYTES:
                     break
             if offset == before or looked_at >= _LOOK_BYTES:
                 break
         if selection is not None and looked_to > subscribed.unwanted_below(selection.name):
-            subscribed.saw_unwanted(selection.name, looked_to)
+            subscribed.saw_unwanted(selection.name, looked_to, look)
             harvest.goes_on = harvest.goes_on or (is_looking and looked_to < end)
         self._partitions.changed(group, partition, subscribed)
         harvest.ends.append((partition, end))
@@ -305,3 +335,11 @@ class Fetching:
     def _end(self, partition: PartitionId, stable_only: bool) -> int:
         bounds = self._storage.bounds(partition)
         return bounds.stable if stable_only else bounds.end
+
+
+def _offsets(taken: Mapping[PartitionId, Taken | PosthouseError]) -> dict[PartitionId, list[int]]:
+    return {
+        partition: [offset for run in each.runs for offset in range(run.first, run.last + 1)]
+        for partition, each in taken.items()
+        if isinstance(each, Taken)
+    }

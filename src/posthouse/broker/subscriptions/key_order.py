@@ -3,9 +3,12 @@ that key is given to anybody. Records of other keys are.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.ids import PartitionId
+
+_FEW_KEYS: Final = 64
 
 
 class KeyOrder:
@@ -14,6 +17,8 @@ class KeyOrder:
     def __init__(self) -> None:
         self._leased: dict[PartitionId, dict[bytes, list[int]]] = {}
         """Offsets by key; some of them may not be leased any more."""
+        self._tidy_at: dict[PartitionId, int] = {}
+        """So many keys of the partition are looked through next."""
 
     def __len__(self) -> int:
         return sum(map(len, self._leased.values()))
@@ -36,8 +41,15 @@ class KeyOrder:
             leased.setdefault(keys[offset], []).append(offset)
 
     def tidy(self, partition: PartitionId, subscribed: SubscribedPartition) -> None:
-        """Forget keys that nobody holds: those that never come again would stay."""
-        for key in list(self._leased.get(partition, ())):
+        """Forget keys that nobody holds: those that never come again would stay. Called with every lease, and
+        looks only once there are twice as many keys as after the last time."""
+        keys = self._leased.get(partition)
+        if keys is None or len(keys) < self._tidy_at.get(partition, _FEW_KEYS):
+            return
+        for key in list(keys):
             self.is_held(partition, subscribed, key)
-        if not self._leased.get(partition, True):
+        if keys:
+            self._tidy_at[partition] = max(2 * len(keys), _FEW_KEYS)
+        else:
             del self._leased[partition]
+            self._tidy_at.pop(partition, None)

@@ -9,7 +9,8 @@ not stored: after a restart, leased records are ready. A plain object: callers p
 records.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 
 from posthouse.broker.progress.deadlines import Deadlines
@@ -21,7 +22,24 @@ from posthouse.model.ids import MemberId
 
 _MOST_SELECTIONS = 64
 """Of which is remembered how far they have looked."""
+_SPARE_DEADLINES = 64
+"""Of leases that have ended, kept besides as many as there are leases."""
 _SETTLING = frozenset((Verdict.GONE, Verdict.ACCEPT, Verdict.REJECT))
+
+
+class Look:
+    """One search of a selection among the ready records, which may wait for storage: records that come back
+    meanwhile may be behind it."""
+
+    __slots__ = ("back_to",)
+
+    def __init__(self) -> None:
+        self.back_to: int | None = None
+        """The lowest record that came back."""
+
+    def came_back(self, offset: int) -> None:
+        if self.back_to is None or offset < self.back_to:
+            self.back_to = offset
 
 
 class SubscribedPartition:
@@ -37,6 +55,7 @@ class SubscribedPartition:
         """No record below is ready."""
         self._unwanted: dict[Hashable, int] = {}
         """By the name of a selection: below are only ready records that it does not want."""
+        self._looks: set[Look] = set()
 
     @property
     def leased(self) -> int:
@@ -75,7 +94,21 @@ class SubscribedPartition:
         """Below are no ready records that members with the selection want."""
         return self._unwanted.get(selection, 0)
 
-    def saw_unwanted(self, selection: Hashable, end: int) -> None:
+    @contextmanager
+    def look(self) -> Iterator[Look]:
+        look = Look()
+        self._looks.add(look)
+        try:
+            yield look
+        finally:
+            self._looks.discard(look)
+
+    def saw_unwanted(self, selection: Hashable, end: int, look: Look) -> None:
+        """The look has found nothing wanted below `end`, but for what came back since it began."""
+        if look.back_to is not None:
+            end = min(end, look.back_to)
+        if end <= self.unwanted_below(selection):
+            return
         if selection not in self._unwanted and len(self._unwanted) >= _MOST_SELECTIONS:
             del self._unwanted[next(iter(self._unwanted))]
         self._unwanted[selection] = end
@@ -83,6 +116,8 @@ class SubscribedPartition:
     def forget_unwanted(self) -> None:
         """Members have come or gone: what nobody wanted, or others, is looked at again."""
         self._unwanted.clear()
+        for look in self._looks:
+            look.came_back(0)
 
     def acquire(
         self,
@@ -124,7 +159,11 @@ class SubscribedPartition:
     def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
         lease = RecordLease(member, first, last)
         self._deadlines.set(lease, deadline)
-        self._leases.holders |= dict.fromkeys(range(first, last + 1), lease)
+        holders = self._leases.holders
+        holders |= dict.fromkeys(range(first, last + 1), lease)
+        if len(self._deadlines) > 2 * len(holders) + _SPARE_DEADLINES:
+            # Records are settled long before leases of hours end, and renewed leases replace others.
+            self._deadlines.keep(set(holders.values()))
 
     def acknowledge(
         self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: LeaseTerms
@@ -177,6 +216,11 @@ class SubscribedPartition:
             self._deadlines.clear()
         return self.leased < before
 
+    def hold(self, member: MemberId, offsets: Iterable[int], deadline: float) -> None:
+        """Lease those of the records that the member holds until then, and not for as long as before."""
+        for offset in [offset for offset in offsets if self.holder(offset) == member]:
+            self._lease(offset, offset, member, deadline)
+
     def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
         """Release all leases of the member. With `count`, they count as deliveries."""
         held = [each for each in self._leases.holders.items() if each[1].member == member]
@@ -202,6 +246,8 @@ class SubscribedPartition:
         for selection, end in self._unwanted.items():
             if offset < end:
                 self._unwanted[selection] = offset
+        for look in self._looks:
+            look.came_back(offset)
 
     def pass_over(self, first: int, end: int) -> None:
         """Settle offsets from `first` to before `end`, which have no records for this group.

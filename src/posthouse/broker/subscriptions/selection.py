@@ -26,6 +26,9 @@ class Selection(Protocol):
     def name(self) -> Hashable:
         """Members whose selections have the same want the same records."""
 
+    def begin(self) -> None:
+        """Another pass over the partitions begins: others have leased what was selected in the one before."""
+
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         """Of the ready records of one batch. Raises CorruptBatch."""
 

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.1
 """Interval of the check for expired leases."""
+_BURY_AGAIN_SECONDS = 10.0
+"""Between attempts to make records dead letters."""
 
 
 class Subscriptions:
@@ -53,7 +55,15 @@ class Subscriptions:
         self._partitions = SubscribedPartitions(storage, clock, rules, held)
         self._dead_letters = dead_letters
         self._fetching = Fetching(
-            storage, clock, self._partitions, rules, wait_for_records, self._leased, self._bury, traffic
+            storage,
+            clock,
+            self._partitions,
+            rules,
+            wait_for_records,
+            self._leased,
+            self._bury,
+            self.give_back,
+            traffic,
         )
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
@@ -190,11 +200,16 @@ class Subscriptions:
                 if not rules.may_renew and any(Verdict.RENEW in each.verdicts for each in acknowledgements):
                     raise NotLeased(f"in the group {group!r} records cannot be held for longer")
                 subscribed.trim(self._storage.bounds(partition).start)
+                if subscribed.expire(now, rules.terms):
+                    self._came_back(group, partition, subscribed)
                 if rules.dead_letters is not None and (
                     rejected := _rejected(subscribed.check_held(member, acknowledgements))
                 ):
                     await self._dead_letters.copy(group, partition, rejected, rules.dead_letters)
                     now = self._clock.monotonic()
+                    if self._partitions.find(group, partition) is not subscribed:
+                        # Its progress must not be stored over that of its successor.
+                        raise NotLeased(f"the group {group!r} was moved in {partition}, or has given it up")
                 subscribed.acknowledge(member, acknowledgements, now, rules.terms)
                 results[partition] = None
                 settled[partition] = subscribed
@@ -211,20 +226,25 @@ class Subscriptions:
     async def _bury(
         self, group: GroupId, member: MemberId, partition: PartitionId, offsets: Sequence[int]
     ) -> None:
-        """Make records that were delivered too often dead letters. If that fails they stay, and a later fetch
-        finds them again."""
+        """Make records that were delivered too often dead letters. If that fails they stay leased for some
+        seconds, and a later fetch finds them again."""
         said = [Acknowledgement(offset, offset, [Verdict.REJECT]) for offset in offsets]
         wrong = (await self._acknowledge(group, member, {partition: said}))[partition]
         if wrong is None:
             return
         log.error(
-            "group %s: %d records of %s were delivered too often and cannot be made dead letters: %s",
+            "group %s: %d records of %s were delivered too often and cannot be made dead letters; that is "
+            "tried again after %d s: %s",
             group,
             len(offsets),
             partition,
+            _BURY_AGAIN_SECONDS,
             wrong,
         )
-        self.give_back(group, member, {partition: offsets})
+        subscribed = self._partitions.find(group, partition)
+        if subscribed is not None:
+            # Ready at once, they would be leased again at once.
+            subscribed.hold(member, offsets, self._clock.monotonic() + _BURY_AGAIN_SECONDS)
 
     def has_progress(self, group: GroupId, partitions: Iterable[PartitionId]) -> bool:
         """Whether the group has begun to read all of them."""

@@ -5,12 +5,14 @@ over: what it reads from then on is acknowledged message by message.
 """
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.own_settings import Overrides
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import GroupNotEmpty, InvalidGroupId, PosthouseError, UnknownGroup
-from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES
@@ -20,6 +22,9 @@ from posthouse.protocols.rocketmq.remoting.handlers.offsets import FROM_THE_STAR
 MOST_DELIVERIES: Final = MOST_RETRIES + 1
 LOCK_SECONDS: Final = 60.0
 """How long a consumer that does not say so may take for a message."""
+
+_Key = tuple[GroupId, TopicId, int]
+"""With the number of partitions: a topic may get more meanwhile."""
 
 
 def _settings(group: GroupId) -> dict[str, str]:
@@ -39,7 +44,9 @@ class GrpcGroups:
     def __init__(self, broker: Broker, users: GroupUsers) -> None:
         self._broker = broker
         self._users = users
-        self._turns: dict[GroupId, asyncio.Lock] = {}
+        self._opening: dict[_Key, asyncio.Task[None]] = {}
+        self._last: dict[GroupId, asyncio.Task[None]] = {}
+        """Of each group that is being opened."""
 
     def exists(self, group: GroupId) -> bool:
         return group in self._broker.subscriptions
@@ -57,27 +64,45 @@ class GrpcGroups:
         if self._is_open(group, partitions):
             return partitions
         check_group_name(group)
-        turn = self._turns.setdefault(group, asyncio.Lock())
-        try:
-            async with turn:
-                if group not in self._broker.subscriptions:
-                    await self._create(group)
-                await self._begin(group, topic)
-        finally:
-            if not turn.locked() and self._turns.get(group) is turn:
-                del self._turns[group]
+        while not self._is_open(group, partitions):
+            key = (group, topic.id, topic.partitions)
+            opening = self._opening.get(key)
+            if opening is None:
+                opening = self._start_opening(key, topic)
+            # It goes on if the client leaves: half a take-over would be worse than none.
+            await undisturbed(opening)
         return partitions
+
+    def _start_opening(self, key: _Key, topic: Topic) -> "asyncio.Task[None]":
+        group = key[0]
+        opening = asyncio.create_task(self._open(group, topic, self._last.get(group)))
+        self._opening[key] = self._last[group] = opening
+        opening.add_done_callback(partial(self._opened, key))
+        return opening
+
+    def _opened(self, key: _Key, opening: "asyncio.Task[None]") -> None:
+        del self._opening[key]
+        if self._last.get(key[0]) is opening:
+            del self._last[key[0]]
+
+    async def _open(self, group: GroupId, topic: Topic, before: "asyncio.Task[None] | None") -> None:
+        if before is not None:  # one after the other, whether that has worked or not
+            await asyncio.wait([before])
+        if group not in self._broker.subscriptions:
+            await self._create(group)
+        await self._begin(group, topic)
 
     def _is_open(self, group: GroupId, partitions: list[PartitionId]) -> bool:
         subscriptions = self._broker.subscriptions
         return group in subscriptions and subscriptions.has_progress(group, partitions)
 
     async def _create(self, group: GroupId) -> None:
-        if self._users.is_used(group):
-            raise GroupNotEmpty(
-                f"the group {group!r} has consumers of the remoting protocol; stop them before others use it"
-            )
         broker = self._broker
+        if self._users.is_used(group) or broker.groups.has_members(group):
+            raise GroupNotEmpty(
+                f"the group {group!r} has consumers of the remoting protocol or of Kafka; stop them before "
+                "others use it"
+            )
         wanted = _settings(group)
 
         def change(own: Overrides) -> Overrides:
@@ -96,13 +121,19 @@ class GrpcGroups:
         ]
         if not missing:
             return
+        is_reading = len(missing) < topic.partitions
         begins: dict[PartitionId, int] = {}
         was_consumed = group in broker.groups
         if was_consumed:
             await committed.landed(group)
         for partition in missing:
             known = committed.get(group, partition) if was_consumed else None
-            begins[partition] = self._start(topic, partition) if known is None else known.offset
+            if known is not None:
+                begins[partition] = known.offset
+            elif is_reading:  # the partition is new, and nobody has seen what it has
+                begins[partition] = broker.bounds(topic, partition.index).start
+            else:
+                begins[partition] = self._start(topic, partition)
         await broker.subscriptions.move(group, begins)
         if was_consumed:
             await self._take_over(group, missing)
