@@ -26,12 +26,18 @@ class Some:
         self.others = others
         self.seen: list[int] = []
         self.before_lease: Callable[[], None] = lambda: None
+        self.selected: list[int] = []
+        """Of the last pass."""
+
+    def begin(self) -> None:
+        self.selected.clear()
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
         ready = [each for each in records if each.offset in set(found.offsets)]
         self.seen += [each.offset for each in ready]
         taken = [each.offset for each in ready if self.wants(each)]
+        self.selected += taken
         unwanted = [
             each.offset
             for each in ready
@@ -57,6 +63,9 @@ class Ordered:
     def __init__(self, order: KeyOrder) -> None:
         self.order = order
         self.keys: dict[int, bytes] = {}
+
+    def begin(self) -> None:
+        self.keys.clear()
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
@@ -154,6 +163,22 @@ async def test_who_wants_nothing_yet_waits(bench: Bench) -> None:
     assert not waiting.done()
     await bench.produce(b"b1")
     assert offsets(await waiting) == [1]
+
+
+async def test_who_comes_too_late_begins_anew(bench: Bench) -> None:
+    """What it had selected was leased to somebody else, and counts no more."""
+    await bench.produce(b"a0")
+    selections = {member: Some("a", tagged(b"a")) for member in (ANN, BOB)}
+    fetches = {
+        asyncio.ensure_future(bench.fetch(member, selection=each, seconds=30)): each
+        for member, each in selections.items()
+    }
+    [won], [lost] = await asyncio.wait(fetches, return_when=asyncio.FIRST_COMPLETED)
+    assert offsets(won.result()) == [0]
+    assert fetches[lost].seen[0] == 0, "both have seen the record"
+    await bench.produce(b"a1")
+    assert offsets(await lost) == [1]
+    assert fetches[lost].selected == [1]
 
 
 async def test_records_of_a_key_wait_for_those_before_and_others_do_not(bench: Bench) -> None:

@@ -176,6 +176,8 @@ class Fetching:
     async def _harvest(self, group: GroupId, wanted: Sequence[PartitionId], wish: Wish) -> _Harvest:
         harvest = _Harvest(wish)
         rules = self._rules(group)
+        if wish.selection is not None:
+            wish.selection.begin()
         for partition in wanted:
             if harvest.is_full:
                 break

@@ -26,6 +26,9 @@ class Selection(Protocol):
     def name(self) -> Hashable:
         """Members whose selections have the same want the same records."""
 
+    def begin(self) -> None:
+        """A pass over the partitions begins: what an earlier one has selected is not leased."""
+
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         """Of the ready records of one batch. Raises CorruptBatch."""
 

@@ -45,6 +45,11 @@ class MessageSelection:
         self._keys: dict[tuple[PartitionId, int], bytes] = {}
         self.messages: dict[tuple[PartitionId, int], SelectedMessage] = {}
 
+    def begin(self) -> None:
+        self._bytes = 0
+        self._keys.clear()
+        self.messages.clear()
+
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         ready = set(found.offsets)
         first, end = found.offsets[0], found.offsets[-1] + 1
