@@ -1,6 +1,8 @@
 """Consumer groups: where they begin, who belongs to them, and when their consumers are gone."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from posthouse.model.ids import GroupId
@@ -157,16 +159,24 @@ async def test_the_filter_of_a_consumer_that_is_gone(still: StillBroker) -> None
 
 async def test_consumers_from_before_a_restart(tmp_path: Path) -> None:
     """The first that is back does not pass over what the others want."""
-    async with AsyncBroker(data=tmp_path, rocketmq_grpc=ANY_PORT) as broker:
-        async with client_of(broker, "red") as red, client_of(broker, "green") as green:
-            await red.send("orders", b"to make the topic", tag="none")
-            for consumer, tag in ((red, "red"), (green, "green")):
-                assert await consumer.receive("orders", expression=tag) == []
-            await red.send("orders", b"red", tag="red")
-    async with AsyncBroker(data=tmp_path, rocketmq_grpc=ANY_PORT) as broker:
-        async with client_of(broker, "red") as red, client_of(broker, "green") as green:
-            assert await green.receive("orders", expression="green") == []
-            assert bodies(await red.receive("orders", expression="red")) == [b"red"]
+    async with restarted(tmp_path) as (red, green):
+        await red.send("orders", b"to make the topic", tag="none")
+        for consumer, tag in ((red, "red"), (green, "green")):
+            assert await consumer.receive("orders", expression=tag) == []
+        await red.send("orders", b"red", tag="red")
+    async with restarted(tmp_path) as (red, green):
+        assert await green.receive("orders", expression="green") == []
+        assert bodies(await red.receive("orders", expression="red")) == [b"red"]
+
+
+@asynccontextmanager
+async def restarted(data: Path) -> AsyncIterator[tuple[MessagingClient, MessagingClient]]:
+    async with (
+        AsyncBroker(data=data, rocketmq_grpc=ANY_PORT) as broker,
+        client_of(broker, "red") as red,
+        client_of(broker, "green") as green,
+    ):
+        yield red, green
 
 
 async def test_consumers_from_before_a_restart_do_not_come_back(still: StillBroker) -> None:

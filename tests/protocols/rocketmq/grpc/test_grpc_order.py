@@ -1,4 +1,4 @@
-"""Ordered groups: messages of one message group come one after the other, and do not hold up those of others."""
+"""Ordered groups: messages of one message group come one after the other; those of others do not wait."""
 
 import asyncio
 from collections.abc import AsyncIterator
