@@ -9,7 +9,7 @@ import pytest
 from posthouse.broker.subscriptions import fetching
 from posthouse.broker.subscriptions.batches import Found, raw_records
 from posthouse.broker.subscriptions.key_order import KeyOrder
-from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
+from posthouse.broker.subscriptions.leases import LeasedRun, LeaseTerms, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.selection import Selected
 from posthouse.model.errors import NotLeased
@@ -28,16 +28,19 @@ class Some:
         self.wants = wants
         self.others = others
         self.seen: list[int] = []
-        self.before_lease: Callable[[], None] = lambda: None
+        self.before_lease: Callable[[], object] = lambda: None
+        self.selected: list[int] = []
+        """Of the last pass."""
 
     def begin(self) -> None:
-        """Nothing is kept."""
+        self.selected.clear()
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
         ready = [each for each in records if each.offset in set(found.offsets)]
         self.seen += [each.offset for each in ready]
         taken = [each.offset for each in ready if self.wants(each)]
+        self.selected += taken
         unwanted = [
             each.offset
             for each in ready
@@ -65,7 +68,7 @@ class Ordered:
         self.keys: dict[int, bytes] = {}
 
     def begin(self) -> None:
-        """Nothing is kept."""
+        self.keys.clear()
 
     def select(self, partition: PartitionId, subscribed: SubscribedPartition, found: Found) -> Selected:
         records, _ = raw_records(found.data, found.offsets[0], found.offsets[-1] + 1)
@@ -224,6 +227,23 @@ async def test_who_wants_nothing_yet_waits(bench: Bench) -> None:
     assert not waiting.done()
     await bench.produce(b"b1")
     assert offsets(await waiting) == [1]
+
+
+async def test_who_comes_too_late_begins_anew(bench: Bench) -> None:
+    """What it had selected was leased to somebody else, and counts no more."""
+    await bench.produce(b"a0")
+    ann = Some("a", tagged(b"a"))
+    subscribed = bench.subscriptions.progress(NAME)[bench.partition]
+    terms = LeaseTerms(lock_seconds=60, max_deliveries=5, max_leases=10)
+    ann.before_lease = lambda: subscribed.acquire([0], BOB, bench.clock.monotonic(), terms, 0)
+    waiting = asyncio.ensure_future(bench.fetch(ANN, selection=ann, seconds=30))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert ann.seen == [0]
+    assert not waiting.done()
+    await bench.produce(b"a1")
+    assert offsets(await waiting) == [1]
+    assert ann.selected == [1]
 
 
 async def test_records_of_a_key_wait_for_those_before_and_others_do_not(bench: Bench) -> None:

@@ -1,7 +1,8 @@
 """Clients of the gRPC protocol, by the id that each call names, and what they have said of themselves.
 
 A client that the broker does not know is made known by any call: after a restart of the broker nobody has to
-begin anew.
+begin anew. Until clients from before it must have been heard of, each group counts as having a member that
+wants everything: the first that is back would otherwise pass over what the others want.
 """
 
 from collections import OrderedDict
@@ -85,6 +86,9 @@ class GrpcClients:
         self._groups: dict[GroupId, Members] = {}
         self._publishers: dict[str, dict[MemberId, Client]] = {}
         """By topic, the one that was asked last at the end."""
+        self._awaited_until = monotonic() + EXPIRY_SECONDS
+        self._are_awaited = True
+        """Clients from before the broker was started."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -158,7 +162,9 @@ class GrpcClients:
             self._changed(client)
 
     def filters_of(self, group: GroupId, topic: str) -> Mapping[tuple[str, str], Filter]:
-        """What its members want of the topic, each expression once."""
+        """What its members want of the topic, each expression once; everything while others are awaited."""
+        if self._are_awaited:
+            return {ALL: EVERYTHING}
         members = self._groups.get(group)
         if members is None:
             return {}
@@ -189,7 +195,12 @@ class GrpcClients:
             self._clients[id].telemetry = None
 
     def forget_silent(self) -> None:
-        expired = self._monotonic() - EXPIRY_SECONDS
+        now = self._monotonic()
+        if self._are_awaited and now >= self._awaited_until:
+            self._are_awaited = False
+            for group in self._groups:
+                self._filters_changed(group)
+        expired = now - EXPIRY_SECONDS
         for client in [each for each in self._clients.values() if each.seen < expired]:
             self.remove(client)
 
