@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -228,6 +228,11 @@ bench-scale: $(BIN)/.dev  ## very many connections, topics, records; overload; d
 BENCH_SPARK ?= --connector 4.0.0
 bench-spark: $(BIN)/.dev  ## the same for the Spark side, docs/benchmarks-spark.md
 	$(BIN)/python -m bench.spark $(BENCH_SPARK)
+
+QUICK ?=
+BENCH_ROCKETMQ ?=
+bench-rocketmq: $(BIN)/.dev iproute  ## RocketMQ clients, beside the real RocketMQ, docs/benchmarks-rocketmq.md (QUICK=1 is a trial)
+	$(BIN)/python -m bench.rocketmq $(if $(QUICK),--quick) $(BENCH_ROCKETMQ)
 
 BENCH_CLUSTER ?=
 bench-cluster: $(BIN)/.dev postgres build/versitygw  ## the shared storage beside the local engine, docs/benchmarks-cluster.md

@@ -25,6 +25,10 @@ ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
 """The last of 4.x."""
 ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools:5.5.0",)
 ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
+ROCKETMQ_SERVER = tuple(
+    f"org.apache.rocketmq:rocketmq-{part}:5.5.0" for part in ("proxy", "broker", "namesrv", "tools", "client")
+)
+"""Name server, broker and proxy, to compare with; the client and its tools are the same as above."""
 
 _FETCH_SECONDS = 100
 _TOOLS = ("java", "javac", "mvn")
