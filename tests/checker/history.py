@@ -191,6 +191,60 @@ class Ack:
 
 
 @dataclass(slots=True)
+class Lease:
+    """A message that a group's consumer was handed by a call of its own, and that is its alone for `lasts`
+    nanoseconds from some moment of the call on. `queue` is what the group has of a topic. The messages of one
+    `lane` come in the order of their offsets; without lanes it is None. `attempt` counts deliveries."""
+
+    process: int
+    invoked: int
+    completed: int
+    queue: str
+    value: int
+    partition: Partition
+    offset: int
+    lane: str | None
+    attempt: int
+    lasts: int
+
+
+@dataclass(slots=True)
+class ChangeLease:
+    """The consumer asked for the message to be its alone for `lasts` nanoseconds from now on; with 0 it gave
+    it back."""
+
+    process: int
+    invoked: int
+    completed: int
+    queue: str
+    value: int
+    lasts: int
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Bury:
+    """A consumer settled a message by making it a dead letter."""
+
+    process: int
+    invoked: int
+    completed: int
+    queue: str
+    value: int
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class DeadLetters:
+    """All that was among a group's dead letters when everything was over. A message becomes one of them
+    instead of being delivered more often than that."""
+
+    queue: str
+    most_deliveries: int
+    values: list[int]
+
+
+@dataclass(slots=True)
 class Drained:
     """All that a last consumer found in a queue when everything was over, in order."""
 
@@ -213,6 +267,10 @@ Operation = (
     | Subscribe
     | Deliver
     | Ack
+    | Lease
+    | ChangeLease
+    | Bury
+    | DeadLetters
     | Drained
 )
 

@@ -7,6 +7,7 @@ from itertools import chain
 from tests.checker.deliveries import check_deliveries
 from tests.checker.groups import check_groups
 from tests.checker.history import Fault, Operation
+from tests.checker.leases import check_leases
 from tests.checker.log import Log
 from tests.checker.orders import check_orders
 from tests.checker.polls import check_polls
@@ -41,4 +42,5 @@ def _anomalies(history: Sequence[Operation]) -> Iterator[Anomaly]:
         check_watermarks(log),
         check_queues(queues),
         check_deliveries(queues),
+        check_leases(history),
     )

@@ -8,9 +8,12 @@ from math import inf
 
 from tests.checker.history import (
     Ack,
+    Bury,
+    DeadLetters,
     Deliver,
     Drained,
     Fault,
+    Lease,
     Operation,
     Outcome,
     Publish,
@@ -28,8 +31,10 @@ class Queues:
         self.publishes: dict[Key, Publish] = {}
         self.consumers: defaultdict[int, list[Subscribe | Deliver]] = defaultdict(list)
         self.deliveries: defaultdict[Key, list[Deliver]] = defaultdict(list)
-        self.acks: defaultdict[Key, list[Ack]] = defaultdict(list)
+        self.acks: defaultdict[Key, list[Ack | Bury]] = defaultdict(list)
         self.drained: defaultdict[str, list[Drained]] = defaultdict(list)
+        self.dead: defaultdict[str, set[int]] = defaultdict(set)
+        """Dead letters."""
         self.consumed: set[str] = set()
         """Queues that had a consumer before the last one."""
         self._upsets: list[tuple[int, int]] = []
@@ -55,8 +60,12 @@ class Queues:
             case Subscribe():
                 self.consumers[operation.process].append(operation)
                 self.consumed.add(operation.queue)
-            case Ack():
+            case Ack() | Bury():
                 self.acks[operation.queue, operation.value].append(operation)
+            case Lease():
+                self._add_lease(operation)
+            case DeadLetters():
+                self.dead[operation.queue].update(operation.values)
             case Drained():
                 self.drained[operation.queue].append(operation)
             case Fault():
@@ -65,6 +74,13 @@ class Queues:
                 self._upsets.append((operation.at, operation.since))
             case _:
                 pass  # the log's
+
+    def _add_lease(self, lease: Lease) -> None:
+        """What a call hands out is chosen after the call has begun, as if the consumer had subscribed
+        then."""
+        again = lease.attempt > 1
+        self._add(Subscribe(lease.process, lease.invoked, lease.queue))
+        self._add(Deliver(lease.process, lease.completed, lease.queue, lease.value, again))
 
     def calm_until(self, publish: Publish) -> float:
         """The time of the first fault or takeover that the message lived through."""
@@ -83,9 +99,12 @@ def check_queues(queues: Queues) -> Iterator[Anomaly]:
 
 def _lost(queues: Queues, drained: set[Key]) -> Iterator[Anomaly]:
     """A confirmed message is there until it is acknowledged: if no acknowledgement was ever sent, the last
-    consumer finds it. Whoever consumes without acknowledgements records unknown ones."""
+    consumer finds it, or it is among the dead letters. Whoever consumes without acknowledgements records
+    unknown ones."""
     for (queue, value), publish in queues.publishes.items():
         if publish.outcome is not Outcome.OK or queue not in queues.drained or (queue, value) in drained:
+            continue
+        if value in queues.dead.get(queue, ()):
             continue
         if all(ack.outcome is Outcome.FAILED for ack in queues.acks.get((queue, value), ())):
             text = f"{value} was confirmed in {queue}, not acknowledged, and is not there in the end"
@@ -124,7 +143,8 @@ def _came_back(queues: Queues) -> Iterator[Anomaly]:
 
 def _uninvited(queues: Queues, drained: set[Key]) -> Iterator[Anomaly]:
     """Every message that is handed out was published to that queue, and was not surely refused."""
-    for queue, value in dict.fromkeys([*queues.deliveries, *sorted(drained)]):
+    dead = [(queue, value) for queue, values in queues.dead.items() for value in sorted(values)]
+    for queue, value in dict.fromkeys([*queues.deliveries, *sorted(drained), *dead]):
         publish = queues.publishes.get((queue, value))
         if publish is None:
             text = f"{value} came from {queue}, where nobody published it"

@@ -32,6 +32,11 @@ class Kind(StrEnum):
     UNMARKED_REDELIVERY = "unmarked redelivery"
     PHANTOM_MESSAGE = "phantom message"
     REFUSED_MESSAGE = "refused message"
+    SHARED_LEASE = "shared lease"
+    LANE_ORDER = "lane order"
+    TOO_MANY_DELIVERIES = "too many deliveries"
+    EARLY_DEATH = "early death"
+    LOST_DEAD_LETTER = "lost dead letter"
 
 
 WITHOUT_DURABILITY = frozenset(
@@ -44,6 +49,10 @@ WITHOUT_DURABILITY = frozenset(
         Kind.UNMARKED_REDELIVERY,
         Kind.PHANTOM_MESSAGE,
         Kind.REFUSED_MESSAGE,
+        Kind.SHARED_LEASE,
+        Kind.LANE_ORDER,
+        Kind.TOO_MANY_DELIVERIES,
+        Kind.EARLY_DEATH,
     }
 )
 """What stays forbidden where a crash may lose what was acknowledged: a loss can cause all the others."""

@@ -84,6 +84,7 @@ class Recipe:
 
     def plain_settings(self, **more: Any) -> Settings:
         more.setdefault("rocketmq", ANY_PORT)
+        more.setdefault("rocketmq_grpc", ANY_PORT)
         return on_any_port(
             data=self.data,
             group_heartbeat_ms=100,
@@ -105,6 +106,7 @@ class Addresses:
     """Its name among several. Only what one broker says is compared in time with what it has said before."""
     admin: str = ""
     rocketmq: str = ""
+    rocketmq_grpc: str = ""
     answer_seconds: float | None = None
     """After that time without an answer a client hangs up, as real ones do: the network may have lost it."""
 
@@ -227,7 +229,8 @@ async def _serve(recipe: Recipe, ready: Connection) -> None:
     await app.start()
     names = {name: str(address) for name, address in app.listeners.items()}
     kafka, amqp, admin = names["kafka"], names["amqp"], names["admin"]
-    ready.send(Addresses(kafka, amqp, admin=admin, rocketmq=names.get("rocketmq", "")))
+    rocketmq, rocketmq_grpc = names.get("rocketmq", ""), names.get("rocketmq_grpc", "")
+    ready.send(Addresses(kafka, amqp, admin=admin, rocketmq=rocketmq, rocketmq_grpc=rocketmq_grpc))
     ready.close()
     await stop.wait()
     await app.stop()

@@ -102,6 +102,7 @@ class NodeRecipe(Recipe):
     def settings(self) -> Settings:
         return self.plain_settings(
             rocketmq=None,
+            rocketmq_grpc=None,
             database=ServiceUrl(self.database),
             objects=ServiceUrl(self.objects),
             broker_name=self.name,
