@@ -16,9 +16,11 @@ MOST_NAMES: Final = 1000
 """Of one record. It is not found by further ones: it could have hundreds of thousands."""
 _MOST_HEADERS: Final = 10_000
 """Of one record that are looked at."""
-_KEYS: Final = b"KEYS"
-_IDS: Final = frozenset({b"UNIQ_KEY", b"amqp.message-id"})
-_HEADERS: Final = (_KEYS, *sorted(_IDS))
+KEYS: Final = b"KEYS"
+"""The header with keys."""
+IDS: Final = frozenset({b"UNIQ_KEY", b"amqp.message-id"})
+"""The headers with a message id."""
+_HEADERS: Final = (KEYS, *sorted(IDS))
 
 
 class NameKind(IntEnum):
@@ -51,9 +53,9 @@ def names_in(key: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> 
 
 def _with_headers(names: list[Name], headers: Sequence[tuple[bytes, bytes | None]]) -> list[Name]:
     for name, value in headers:
-        if value and name == _KEYS:
+        if value and name == KEYS:
             names += [Name(NameKind.KEY, word) for word in value.split(b" ", MOST_NAMES)[:MOST_NAMES] if word]
-        elif value and name in _IDS:
+        elif value and name in IDS:
             names.append(Name(NameKind.MESSAGE_ID, value))
         if len(names) > MOST_NAMES:
             break
