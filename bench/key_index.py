@@ -15,7 +15,7 @@ from pathlib import Path
 from posthouse.broker.key_index.files import DiskFiles
 from posthouse.broker.key_index.key_index import KeyIndex
 from posthouse.broker.key_index.key_search import KeySearch, SearchLimits
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.long_poll import LongPoll
 from posthouse.model.clock import SystemClock
@@ -24,6 +24,7 @@ from posthouse.model.topic_config import TopicConfig
 from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
+from posthouse.records.record_names import Name, NameKind
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.system.disk import OsDisk
 from posthouse.storage.operations import Append

@@ -25,6 +25,7 @@ from posthouse.client.group_offsets import (
 )
 from posthouse.client.group_reading import GroupReading
 from posthouse.client.groups import GroupInfo, delete_groups, describe_group, group_names, list_groups
+from posthouse.client.key_places import key_places
 from posthouse.client.manifests import (
     SegmentManifest,
     WantedRange,
@@ -46,10 +47,12 @@ from posthouse.client.ranges import FETCH_BYTES, RangeReading
 from posthouse.client.reading import Message, Reading
 from posthouse.client.security import OPEN, Security
 from posthouse.client.single_records import records_at
+from posthouse.client.spans import Span
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.client.users import UserInfo, change_password, create_user, delete_user, list_users
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
+from posthouse.records.record_names import Name
 
 TIMEOUT = 30.0
 
@@ -249,11 +252,26 @@ class Client(Closable):
         *,
         committed: bool = True,
         fetch_bytes: int = FETCH_BYTES,
+        spans: Sequence[Span] | None = None,
     ) -> RangeReading:
-        """Offsets from `first` to before `end` of one partition, undecoded, over a dedicated connection."""
+        """Offsets from `first` to before `end` of one partition, or only `spans` of them, undecoded, over a
+        dedicated connection."""
         return RangeReading(
-            self._cluster, info, partition, first, end, committed=committed, fetch_bytes=fetch_bytes
+            self._cluster,
+            info,
+            partition,
+            first,
+            end,
+            committed=committed,
+            fetch_bytes=fetch_bytes,
+            spans=spans,
         )
+
+    def key_places(
+        self, info: TopicInfo, name: Name, wanted: Sequence[tuple[int, Span]], *, gap: int
+    ) -> list[tuple[Span, ...]]:
+        """In which parts of spans of partitions the records of a key or message id are. Raises NoKeyIndex."""
+        return key_places(self._cluster, info, name, wanted, gap=gap)
 
     def records_at(self, info: TopicInfo, partition: int, offsets: Sequence[int]) -> Iterator[Message]:
         """The committed records at these rising offsets."""

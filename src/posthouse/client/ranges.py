@@ -3,13 +3,14 @@
 The next fetch is in flight while the caller processes the last one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.connection import BrokerConnection
 from posthouse.client.errors import RecordsDamaged, refused
 from posthouse.client.positions import READ_COMMITTED, READ_UNCOMMITTED
 from posthouse.client.reading import Fetched, damaged
+from posthouse.client.spans import Span, SpanFetches
 from posthouse.protocols.kafka.codec.generated.fetch import (
     FetchPartition,
     FetchRequest,
@@ -27,7 +28,8 @@ _CORRUPT = 2
 
 
 class RangeReading:
-    """Offsets from `first` to before `end`. Uncommitted records are left out by default.
+    """Offsets from `first` to before `end`. Uncommitted records are left out by default. With `spans` only
+    these parts are fetched, and the rest of their batches.
 
     Raises OffsetGone if the log starts behind the position, or ends before it.
     """
@@ -42,6 +44,7 @@ class RangeReading:
         *,
         committed: bool = True,
         fetch_bytes: int = FETCH_BYTES,
+        spans: Sequence[Span] | None = None,
     ) -> None:
         self._cluster = cluster
         self.info = info
@@ -49,6 +52,7 @@ class RangeReading:
         self._end = end
         self._committed = committed
         self._fetch_bytes = fetch_bytes
+        self._spans = None if spans is None else SpanFetches(_within(spans, first, end), end, fetch_bytes)
         self.position = first
         """All offsets before it have been yielded."""
 
@@ -64,7 +68,10 @@ class RangeReading:
 
     def _read(self, connection: BrokerConnection) -> Iterator[Fetched]:
         fruitless = 0
-        next_fetch = self.position
+        next_fetch = self._following(self.position)
+        if next_fetch >= self._end:
+            self.position = self._end
+            return
         self._ask(connection, next_fetch)
         while self.position < self._end:
             answer = self._answer(connection)
@@ -75,6 +82,7 @@ class RangeReading:
                 if header.is_damage:
                     raise damaged(self.info.name, self._partition, first, header.next_offset)
                 next_fetch = max(next_fetch, header.next_offset)
+            next_fetch = self._following(next_fetch)
             if next_fetch < self._end:
                 self._ask(connection, next_fetch)
             if answer.records:
@@ -86,15 +94,17 @@ class RangeReading:
                 if fruitless == _FRUITLESS_FETCHES:
                     raise self._stuck()
 
+    def _following(self, offset: int) -> int:
+        return offset if self._spans is None else self._spans.following(offset)
+
     def _ask(self, connection: BrokerConnection, offset: int) -> None:
-        wanted = FetchPartition(
-            partition=self._partition, fetch_offset=offset, partition_max_bytes=self._fetch_bytes
-        )
+        size = self._fetch_bytes if self._spans is None else self._spans.size(offset)
+        wanted = FetchPartition(partition=self._partition, fetch_offset=offset, partition_max_bytes=size)
         connection.send(
             FetchRequest(
                 max_wait_ms=int(_WAIT * 1000),
                 min_bytes=1,
-                max_bytes=self._fetch_bytes,
+                max_bytes=size,
                 isolation_level=READ_COMMITTED if self._committed else READ_UNCOMMITTED,
                 topics=[FetchTopic(topic_id=self.info.id, partitions=[wanted])],
             )
@@ -126,3 +136,8 @@ class RangeReading:
             "'posthouse log verify' on its data directory",
             _CORRUPT,
         )
+
+
+def _within(spans: Sequence[Span], first: int, end: int) -> list[Span]:
+    parts = [Span(max(each.first, first), min(each.end, end)) for each in spans]
+    return [each for each in parts if each.first < each.end]

@@ -23,7 +23,7 @@ _INT16, _INT32, _INT64 = Struct("=h"), Struct("=i"), Struct("=q")
 _MAX_SEQUENCE = 0x7FFFFFFF
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-_TYPES: dict[str, pa.DataType] = {
+COLUMN_TYPES: dict[str, pa.DataType] = {
     "key": pa.binary(),
     "value": pa.binary(),
     "topic": pa.string(),
@@ -67,13 +67,13 @@ class BatchDecoder:
         kernel: Kernel = KERNEL,
     ) -> None:
         if not len(schema):
-            raise ValueError("a schema needs a column; name one of " + ", ".join(_TYPES))
+            raise ValueError("a schema needs a column; name one of " + ", ".join(COLUMN_TYPES))
         wanted = Wanted(0)
         for field in schema:
-            if field.type != _TYPES.get(field.name):
+            if field.type != COLUMN_TYPES.get(field.name):
                 raise ValueError(
                     f"records have no column {field.name!r} of type {field.type}; they have "
-                    + ", ".join(f"{name} {kind}" for name, kind in _TYPES.items())
+                    + ", ".join(f"{name} {kind}" for name, kind in COLUMN_TYPES.items())
                 )
             wanted |= _WANTED.get(field.name, Wanted(0))
         self._schema = schema
@@ -133,7 +133,7 @@ class BatchDecoder:
             case "offset":
                 return _numbers(pa.int64(), rows, columns.offsets)
             case "timestamp":
-                return _numbers(_TYPES["timestamp"], rows, columns.timestamps)
+                return _numbers(COLUMN_TYPES["timestamp"], rows, columns.timestamps)
             case "timestampType":
                 return _repeated(pa.int32(), _INT32, runs, [run.header.is_log_append_time for run in runs])
             case "producerId":
@@ -173,9 +173,9 @@ def _headers(rows: int, column: HeaderColumn | None) -> pa.Array:
     pairs = [_binary(pa.string(), count, column.keys), _binary(pa.binary(), count, column.values)]
     elements = pa.Array.from_buffers(_HEADER, count, [None], children=pairs)
     offsets = pa.py_buffer(column.offsets)
-    lists = pa.Array.from_buffers(_TYPES["headers"], rows, [None, offsets], children=[elements])
+    lists = pa.Array.from_buffers(COLUMN_TYPES["headers"], rows, [None, offsets], children=[elements])
     validity = pc.not_equal(pc.list_value_length(lists), 0).buffers()[1]
-    return pa.Array.from_buffers(_TYPES["headers"], rows, [validity, offsets], children=[elements])
+    return pa.Array.from_buffers(COLUMN_TYPES["headers"], rows, [validity, offsets], children=[elements])
 
 
 def _repeated(kind: pa.DataType, form: Struct, runs: list[_Run], values: list[int]) -> pa.Array:

@@ -15,13 +15,16 @@ from posthouse.client.cluster import TopicInfo
 from posthouse.client.errors import BrokerUnreachable, OffsetGone, RecordsDamaged, TopicNotFound
 from posthouse.client.ranges import RangeReading
 from posthouse.client.reading import Fetched
+from posthouse.client.spans import Span
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.model.errors import PosthouseError
 from posthouse.records.batch import verify_crc
+from posthouse.records.record_names import Name
 from posthouse.records.visibility import visible_batches
 from posthouse.spark.access import access_of
 from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.errors import DataLoss
+from posthouse.spark.name_filter import may_have
 from posthouse.spark.options import EARLIEST, SourceOptions
 from posthouse.spark.planning import OffsetRange
 from posthouse.spark.segments.manifests import RangeSegments, TopicRange
@@ -43,6 +46,8 @@ class LivePiece(InputPartition):
     topic_id: bytes
     objects: RangeSegments | None = None
     """Segments that are read from the object store instead."""
+    spans: tuple[Span, ...] | None = None
+    """The parts of the range that are read; None for all of it."""
 
 
 def read_live(
@@ -53,14 +58,17 @@ def read_live(
     decoder = BatchDecoder(schema, place.topic, place.partition)
     try:
         for fetched in _fetches(options, piece):
-            yield from _decoded(decoder, fetched, piece)
+            yield from _decoded(decoder, fetched, piece, options.name)
         yield from decoder.finish()
     except _Gone as gone:
         yield from decoder.finish()
         yield from _read_gone(options, schema, piece, gone, read_archived)
 
 
-def _decoded(decoder: BatchDecoder, fetched: Fetched, piece: LivePiece) -> Iterator[pa.RecordBatch]:
+def _decoded(
+    decoder: BatchDecoder, fetched: Fetched, piece: LivePiece, name: Name | None
+) -> Iterator[pa.RecordBatch]:
+    """Without batches that have no record of the name. Of the others, all records."""
     view = memoryview(fetched.data)
     end = piece.range.end if fetched.end is None else min(piece.range.end, fetched.end)
     try:
@@ -70,6 +78,8 @@ def _decoded(decoder: BatchDecoder, fetched: Fetched, piece: LivePiece) -> Itera
             if not verify_crc(view, position, header.length):
                 raise _damaged(piece, header.base_offset, "its checksum is wrong")
             batch = view[position : position + header.length]
+            if name is not None and not may_have(batch, header, name):
+                continue
             yield from decoder.add(batch, header, fetched.first, end)
     except PosthouseError as error:
         raise _damaged(piece, fetched.first, str(error)) from None
@@ -161,6 +171,7 @@ def _open(client: Client, *, options: SourceOptions, piece: LivePiece, position:
         piece.range.end,
         committed=options.is_committed,
         fetch_bytes=options.fetch_bytes,
+        spans=piece.spans,
     )
 
 

@@ -3,6 +3,8 @@
 Errors are raised when the query is planned, with a message that names the right option.
 """
 
+import base64
+import binascii
 import json
 import re
 from collections.abc import Mapping
@@ -12,6 +14,7 @@ from typing import Any
 
 from posthouse.client.security import Security
 from posthouse.client.topic_partitions import TopicPartition
+from posthouse.records.record_names import Name, NameKind
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.offsets import Offsets
 from posthouse.spark.security import SECURITY, parse_security
@@ -38,6 +41,9 @@ _SOURCE = (
     "minOffsetsPerTrigger",
     "maxTriggerDelay",
     "includeHeaders",
+    "key",
+    "keyEncoding",
+    "messageId",
     "kafka.group.id",
     "kafka.isolation.level",
     *SECURITY,
@@ -122,6 +128,8 @@ class SourceOptions:
     """Whether to read the objects of a shared storage, if the brokers have one."""
     object_store: str | None = None
     """Where the objects are, to be read with our own credentials; None to read signed addresses."""
+    name: Name | None = None
+    """Only records with this key or message id."""
 
 
 class Options:
@@ -259,7 +267,27 @@ def parse_source(given: Mapping[str, str], *, streaming: bool) -> SourceOptions:
         archive=options.text("archive"),
         reads_objects=options.boolean("readObjects", True),
         object_store=_object_store(options),
+        name=_name(options),
     )
+
+
+def _name(options: Options) -> Name | None:
+    key, id = options.text("key"), options.text("messageId")
+    encoding = options.choice("keyEncoding", "text", "base64")
+    if key is None:
+        if "keyEncoding" in options:
+            raise WrongOption("the option 'keyEncoding' has no effect without 'key'; remove it")
+        if id == "":
+            raise WrongOption("the option 'messageId' is empty; no record has such an id")
+        return None if id is None else Name(NameKind.MESSAGE_ID, id.encode())
+    if id is not None:
+        raise WrongOption("the options 'key' and 'messageId' do not go together; remove one of them")
+    if encoding == "text":
+        return Name(NameKind.KEY, key.encode())
+    try:
+        return Name(NameKind.KEY, base64.b64decode(key, validate=True))
+    except binascii.Error:
+        raise WrongOption(f"the option 'key' is no base64, as 'keyEncoding' says: {key!r}") from None
 
 
 def _object_store(options: Options) -> str | None:

@@ -46,6 +46,19 @@ def split(
     return [part for piece in pieces for part in piece.pieces(max(1, round(piece.size * at_least / total)))]
 
 
+def grouped(ranges: Iterable[OffsetRange], most: int | None) -> list[list[OffsetRange]]:
+    """Rising ranges of one partition in groups of at most `most` offsets. Larger ranges are split."""
+    groups: list[list[OffsetRange]] = []
+    size = 0
+    for each in split(ranges, largest=most):
+        if not groups or (most is not None and size + each.size > most):
+            groups.append([])
+            size = 0
+        groups[-1].append(each)
+        size += each.size
+    return groups
+
+
 def _parts(size: int, largest: int | None) -> int:
     return 1 if largest is None else -(-size // largest)
 

@@ -38,7 +38,7 @@ class BatchReader(DataSourceReader):
         start = survey.start_of(options.starting or Position(offset=EARLIEST), topics, places)
         end = survey.end_of(options.ending or Position(offset=LATEST), topics, places)
         start, end = self._checked(survey, topics, places, start, end)
-        return pieces(options, ranges_between(start, end), topics, survey.archive)
+        return pieces(options, ranges_between(start, end), topics, survey.archive, uses_index=True)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_piece(self._options, self._schema, partition)

@@ -7,7 +7,7 @@ from typing import Final
 from posthouse.broker.key_index.files import DiskFiles, IndexDisk, IndexFiles, MemoryFiles
 from posthouse.broker.key_index.key_index import IndexLimits, KeyIndex
 from posthouse.broker.key_index.key_search import FoundByName, KeySearch, SearchLimits
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.broker.log_reader import LogReader
 from posthouse.broker.long_poll import LongPoll
 from posthouse.model.clock import ManualClock
@@ -16,6 +16,7 @@ from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
+from posthouse.records.record_names import Name, NameKind
 from posthouse.storage.contract import Storage
 from posthouse.storage.files.system.disk import OsDisk
 from posthouse.storage.memory.engine import MemoryStorage

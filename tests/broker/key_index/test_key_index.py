@@ -8,9 +8,10 @@ import pytest
 from posthouse.broker.key_index.files import MemoryFiles
 from posthouse.broker.key_index.key_index import IndexLimits
 from posthouse.broker.key_index.key_search import SearchLimits
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.clock import ManualClock
 from posthouse.records.compression import Codec
+from posthouse.records.record_names import Name, NameKind
 from posthouse.storage.operations import Trim
 from tests.broker.key_index.rig import in_memory, indexed_topic, keyed, on_disk, write
 from tests.storage.batches import make_topic

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.clock import ManualClock
 from posthouse.records.compression import Codec
+from posthouse.records.record_names import Name, NameKind
 from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.operations import Trim
 from tests.broker.key_index.rig import IndexRig, indexed_topic, keyed, on_disk

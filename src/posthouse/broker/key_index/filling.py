@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from posthouse.broker.key_index.entries import Entries, seconds_of
-from posthouse.broker.key_index.names import name_hash, names_of
+from posthouse.broker.key_index.names import name_hash
 from posthouse.model.errors import BadRequest
 from posthouse.records.batch import BatchHeader, Readable, iter_headers
 from posthouse.records.raw import iter_raw
 from posthouse.records.record import body_of
+from posthouse.records.record_names import names_of
 
 MOST_BATCH_ENTRIES: Final = 256 * 1024
 """Names in one batch. One with more is not indexed, and read by each search."""

@@ -42,6 +42,7 @@ from posthouse.model.clock import Clock
 from posthouse.model.errors import NotFound, OffsetOutOfRange, PosthouseError, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import Durability
+from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
 from posthouse.storage.contract import Storage
 
@@ -167,6 +168,10 @@ class KeyIndex:
 
     # Searches
 
+    def has(self, topic: Topic) -> bool:
+        """Whether records of the topic are indexed here; what is not indexed yet counts as well."""
+        return self._is_active and topic.config.index_keys and not topic.is_internal
+
     async def places(
         self, partition: PartitionId, query: NameQuery, start: int, end: int, *, newest_first: bool = False
     ) -> AsyncGenerator[Place, None]:
@@ -258,15 +263,8 @@ class KeyIndex:
         return did_something
 
     def _wanted(self) -> list[PartitionId]:
-        if not self._is_active:
-            return []
-        topics = self._storage.topics.values()
-        return [
-            id
-            for topic in topics
-            if topic.config.index_keys and not topic.is_internal
-            for id in topic.partition_ids()
-        ]
+        topics = self._storage.topics.values() if self._is_active else ()
+        return [id for topic in topics if self.has(topic) for id in topic.partition_ids()]
 
     async def _forget_others(self) -> None:
         """Partitions of topics that are deleted, or no longer indexed."""

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from posthouse.broker.key_index.key_index import KeyIndex, Place
-from posthouse.broker.key_index.names import NameQuery, names_of
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, OffsetOutOfRange
 from posthouse.model.topics import Topic
 from posthouse.records.batch import iter_headers
 from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
+from posthouse.records.record_names import names_of
 from posthouse.records.visibility import AbortedProducer, visible_batches
 from posthouse.storage.bounds import Bounds, Slice
 

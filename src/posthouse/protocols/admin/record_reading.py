@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from posthouse.broker.key_index.key_index import KeyIndex, Place
-from posthouse.broker.key_index.names import NameQuery, names_in
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.errors import BadRequest
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.payloads import KnownSchemas
@@ -25,6 +25,7 @@ from posthouse.protocols.admin.record_views import RecordView, ShownRecord, show
 from posthouse.protocols.admin.turns import in_turns
 from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.record import Record, body_of, iter_body
+from posthouse.records.record_names import names_in
 from posthouse.records.visibility import AbortedProducer, visible_batches
 from posthouse.storage.bounds import Bounds, Slice
 

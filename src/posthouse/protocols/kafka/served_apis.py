@@ -48,6 +48,7 @@ from posthouse.protocols.kafka.handlers import (
     incremental_alter_configs,
     init_producer_id,
     join_group,
+    key_places,
     leave_group,
     list_config_resources,
     list_groups,
@@ -148,6 +149,7 @@ _HANDLERS: tuple[Handler[Any], ...] = (
     delete_share_group_offsets.HANDLER,
     end_together.HANDLER,
     segment_manifest.HANDLER,
+    key_places.HANDLER,
     renew_hold.HANDLER,
 )
 ADVERTISED = [APIS[key] for key in sorted({API_VERSIONS_KEY, *(handler.key for handler in _HANDLERS)})]

@@ -10,7 +10,7 @@ from msgspec import Meta
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.appending import Produced
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
@@ -23,6 +23,7 @@ from posthouse.protocols.admin.record_reading import RecordPosition, RecordScan,
 from posthouse.protocols.admin.record_views import RecordView
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
+from posthouse.records.record_names import Name, NameKind
 
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)

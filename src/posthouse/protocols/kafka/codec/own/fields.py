@@ -38,6 +38,19 @@ def read_nullable_text(buf: memoryview, pos: int, path: str) -> tuple[str | None
     return read_text(buf, pos, path) if buf[pos] else (None, pos + 1)
 
 
+def sized_bytes(value: bytes) -> bytes:
+    return uvarint(len(value) + 1) + value
+
+
+def read_bytes(buf: memoryview, pos: int, path: str) -> tuple[bytes, int]:
+    length, pos = read_uvarint(buf, pos)
+    length -= 1
+    end = pos + length
+    if length < 0 or end > len(buf):
+        raise bad_length(path, length, len(buf) - pos)
+    return bytes(buf[pos:end]), end
+
+
 def read_count(buf: memoryview, pos: int, smallest: int, path: str) -> tuple[int, int]:
     """The number of elements of a list, -1 for null. `smallest` is the least size of an element: a few bytes
     cannot declare a list that fills the memory."""

@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.key_index.key_search import SearchLimits
-from posthouse.broker.key_index.names import Name, NameKind, NameQuery
+from posthouse.broker.key_index.names import NameQuery
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import UNIQUE_KEY_QUERY, ResponseCode
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, encode_stored_messages
@@ -16,6 +16,7 @@ from posthouse.protocols.rocketmq.remoting.answered_messages import answered_mes
 from posthouse.protocols.rocketmq.remoting.call import Call, readable_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.records.raw import RawRecord
+from posthouse.records.record_names import Name, NameKind
 
 MOST_MESSAGES: Final = 64
 """In one answer, as upstream."""
