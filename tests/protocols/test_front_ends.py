@@ -20,8 +20,10 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 def packages() -> set[str]:
+    """A package with two protocols has one of them in a package of its own."""
     [folder] = posthouse.protocols.__path__
-    return {each.parent.name for each in Path(folder).glob("*/front_end.py")}
+    found = [each.parent.relative_to(folder) for each in Path(folder).glob("**/front_end.py")]
+    return {"_".join(each.parts) for each in found if each.parts}
 
 
 def test_every_protocol_package_is_served() -> None:
@@ -30,7 +32,11 @@ def test_every_protocol_package_is_served() -> None:
 
 def test_every_listener_setting_is_of_a_front_end() -> None:
     everything = Settings(
-        kafka_tls=ANY_PORT, amqp_tls=ANY_PORT, admin_tls=ANY_PORT, rocketmq=ANY_PORT
+        kafka_tls=ANY_PORT,
+        amqp_tls=ANY_PORT,
+        admin_tls=ANY_PORT,
+        rocketmq=ANY_PORT,
+        rocketmq_grpc=ANY_PORT,
     ).listeners
     names = listener_names(Settings, with_tls=True, with_optional=True)
     assert [each.name for each in everything] == names

@@ -6,7 +6,7 @@ import h2.config
 import h2.connection
 import h2.events
 from h2.settings import SettingCodes
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posthouse.protocols.grpc.http2.connection import Http2Connection
@@ -139,6 +139,7 @@ steps = st.one_of(
 
 
 @given(st.lists(steps, max_size=40), st.integers(1, 200))
+@example([("open", "unary", 0, 0), ("initial", 0, 0, 0), ("send", 0, 0, None)], 1)  # a window that grows
 def test_whatever_a_client_does(todo: list[tuple[str, int, int, int]], piece: int) -> None:
     client = Client()
     for what, first, second, third in todo:

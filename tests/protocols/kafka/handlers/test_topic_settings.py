@@ -131,7 +131,14 @@ KAFKA = {
     "segment.ms": number(LONG, 604_800_000, None, 1),
     "unclean.leader.election.enable": boolean("unclean.leader.election.enable"),
 }
-OURS = {"durability", "latency", "retention.consumed", "retention.local.bytes", "retention.local.ms"}
+OURS = {
+    "durability",
+    "index.keys",
+    "latency",
+    "retention.consumed",
+    "retention.local.bytes",
+    "retention.local.ms",
+}
 
 
 async def create(wire: Wire, name: str, *values: str | None) -> list[CreatableTopicResult]:

@@ -386,12 +386,14 @@ class Http2Connection:
                     ErrorCode.FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS with content"
                 )
             return
-        for name, value in decode_settings(payload):
+        settings = list(decode_settings(payload))
+        # First: what a larger window lets through must not come before the client knows that it is in force.
+        self._output.send(frame(FrameType.SETTINGS, ACK, 0))
+        for name, value in settings:
             if name == Setting.INITIAL_WINDOW_SIZE:
                 self.sender.set_initial_window(value, list(self.streams.values()))
             elif name == Setting.HEADER_TABLE_SIZE:
                 self.sender.table_was_limited()
-        self._output.send(frame(FrameType.SETTINGS, ACK, 0))
 
     def _ping(self, flags: int, id: int, payload: bytes) -> None:
         if id:
