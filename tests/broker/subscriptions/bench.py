@@ -47,6 +47,7 @@ class Bench:
         most: int = 100,
         seconds: float = 0.0,
         lock_seconds: float | None = None,
+        while_connected: bool = False,
         selection: Selection | None = None,
     ) -> list[LeasedRun]:
         wish = Wish(
@@ -55,6 +56,7 @@ class Bench:
             is_strict=True,
             seconds=seconds,
             lock_seconds=lock_seconds,
+            while_connected=while_connected,
             selection=selection,
         )
         found = await self.subscriptions.fetch(NAME, member, [self.partition], wish, lambda: True)

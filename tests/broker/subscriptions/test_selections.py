@@ -270,3 +270,18 @@ async def test_a_lease_lasts_as_long_as_its_member_wants(bench: Bench) -> None:
     assert await bench.fetch(ANN) == []
     bench.clock.advance(151)
     assert await bench.fetch(ANN) == [LeasedRun(0, 0, 3), LeasedRun(1, 1, 2)]
+
+
+async def test_a_lease_for_as_long_as_a_member_is_connected_ends_soon_after_its_connection(
+    bench: Bench,
+) -> None:
+    await bench.produce(b"0", b"1", b"2")
+    assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000, while_connected=True)) == [0]
+    assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000)) == [1]
+    assert offsets(await bench.fetch(BOB, most=1, lock_seconds=10_000, while_connected=True)) == [2]
+    bench.subscriptions.end_long_leases(NAME, ANN, 60)
+    bench.clock.advance(30)
+    bench.subscriptions.end_long_leases(NAME, ANN, 60)
+    assert await bench.fetch(BOB) == []
+    bench.clock.advance(31)
+    assert await bench.fetch(BOB) == [LeasedRun(0, 0, 2)], "not later because of another connection"

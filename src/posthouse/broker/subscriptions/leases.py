@@ -57,6 +57,8 @@ class RecordLease:
     member: MemberId
     first: int
     last: int
+    while_connected: bool = False
+    """It is long because the member is connected; see `end_long_leases`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
