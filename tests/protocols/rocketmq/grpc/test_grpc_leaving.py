@@ -38,12 +38,19 @@ async def broker() -> AsyncIterator[AsyncBroker]:
 
 class Client:
     def __init__(self, broker: AsyncBroker, id: str) -> None:
-        self.channel = grpc.aio.insecure_channel(broker.address("rocketmq_grpc"))
+        options = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
+        self.channel = grpc.aio.insecure_channel(broker.address("rocketmq_grpc"), options=options)
         self._named = {"metadata": (("x-mq-client-id", id),), "timeout": _SECONDS, "wait_for_ready": True}
 
     async def call(self, name: str, request: ProtoMessage) -> bytes:
         answer: bytes = await self.channel.unary_unary(_PATHS[name])(request.encode(), **self._named)
         return answer
+
+    def start_receiving(self) -> Any:
+        request = service.ReceiveMessageRequest(
+            group=GROUP, message_queue=MessageQueue(topic=TOPIC, id=-1), auto_renew=True
+        )
+        return self.channel.unary_stream(_PATHS["ReceiveMessage"])(request.encode(), **self._named)
 
     async def receive(self) -> list[service.ReceiveMessageResponse]:
         request = service.ReceiveMessageRequest(
@@ -55,8 +62,8 @@ class Client:
         calls = self.channel.unary_stream(_PATHS["ReceiveMessage"])(request.encode(), **self._named)
         return [service.ReceiveMessageResponse.decode(data) async for data in calls]
 
-    async def send(self) -> None:
-        message = Message(topic=TOPIC, system_properties=SystemProperties(message_id="id"), body=b"v")
+    async def send(self, body: bytes = b"v") -> None:
+        message = Message(topic=TOPIC, system_properties=SystemProperties(message_id="id"), body=body)
         answer = await self.call("SendMessage", service.SendMessageRequest(messages=(message,)))
         status = service.SendMessageResponse.decode(answer).status
         assert status is not None and status.code == Code.OK
@@ -78,6 +85,28 @@ async def test_who_ends_while_it_waits_gets_nothing_any_more(broker: AsyncBroker
     assert found == [b"v"]
     await ending.channel.close()
     await other.channel.close()
+
+
+async def test_messages_that_a_client_does_not_read_are_counted(broker: AsyncBroker) -> None:
+    """In the memory of its connection, which has a budget."""
+    client = Client(broker, "slow")
+    await client.call("QueryRoute", service.QueryRouteRequest(topic=TOPIC))
+    for _ in range(4):
+        await client.send(bytes(240_000))
+    call = client.start_receiving()
+    [listener] = [each.listener for each in broker.app._served if each.name == "rocketmq_grpc"]
+    async with asyncio.timeout(_SECONDS):
+        while sum(each.info.held_bytes for each in listener) < 900_000:
+            for each in listener:
+                each.tick()
+            await asyncio.sleep(0.01)
+    call.cancel()
+    async with asyncio.timeout(_SECONDS):
+        while sum(each.info.held_bytes for each in listener) > 100_000:
+            for each in listener:
+                each.tick()
+            await asyncio.sleep(0.01)
+    await client.channel.close()
 
 
 @pytest.mark.parametrize("may_write", [False, True])

@@ -87,6 +87,7 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
     if request.attempt_id:
         client.attempted(request.attempt_id, list(leased.items()))
     is_sent = False
+    call.hold(sum(len(each.message.body) for each in selection.messages.values()))
     try:
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
