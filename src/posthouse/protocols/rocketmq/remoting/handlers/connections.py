@@ -14,7 +14,7 @@ from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 
-_PASSED_ON: Final = ("consumerGroup", "clientId", "jstackEnable")
+_PASSED_ON: Final[tuple[str, ...]] = ("consumerGroup", "clientId", "jstackEnable")
 
 
 def consumers(call: Call) -> None:
