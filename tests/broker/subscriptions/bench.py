@@ -66,7 +66,14 @@ class Bench:
         return taken.runs if isinstance(taken, Taken) else []
 
     async def say(
-        self, member: MemberId, first: int, last: int, verdict: Verdict, seconds: float | None = None
+        self,
+        member: MemberId,
+        first: int,
+        last: int,
+        verdict: Verdict,
+        seconds: float | None = None,
+        *,
+        counts: bool = True,
     ) -> PosthouseError | None:
-        said = {self.partition: [Acknowledgement(first, last, [verdict], seconds)]}
+        said = {self.partition: [Acknowledgement(first, last, [verdict], seconds, counts)]}
         return (await self.subscriptions.acknowledge(NAME, member, said))[self.partition]

@@ -285,3 +285,16 @@ async def test_a_lease_for_as_long_as_a_member_is_connected_ends_soon_after_its_
     assert await bench.fetch(BOB) == []
     bench.clock.advance(31)
     assert await bench.fetch(BOB) == [LeasedRun(0, 0, 2)], "not later because of another connection"
+
+
+async def test_what_a_member_suspends_does_not_count_as_delivered(bench: Bench) -> None:
+    await bench.produce(b"0")
+    for _ in range(3):
+        assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+        assert await bench.say(ANN, 0, 0, Verdict.RENEW, 60, counts=False) is None
+        bench.clock.advance(61)
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    assert await bench.say(ANN, 0, 0, Verdict.RELEASE, counts=False) is None
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    assert await bench.say(ANN, 0, 0, Verdict.RELEASE) is None
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 2)]

@@ -158,9 +158,16 @@ class SubscribedPartition:
         return runs
 
     def _lease(
-        self, first: int, last: int, member: MemberId, deadline: float, *, while_connected: bool = False
+        self,
+        first: int,
+        last: int,
+        member: MemberId,
+        deadline: float,
+        *,
+        while_connected: bool = False,
+        counts: bool = True,
     ) -> None:
-        lease = RecordLease(member, first, last, while_connected)
+        lease = RecordLease(member, first, last, while_connected, counts)
         self._deadlines.set(lease, deadline)
         holders = self._leases.holders
         holders |= dict.fromkeys(range(first, last + 1), lease)
@@ -203,9 +210,9 @@ class SubscribedPartition:
                 continue
             if verdict is Verdict.RENEW:
                 seconds = terms.lock_seconds if said.seconds is None else said.seconds
-                self._lease(offset, offset, member, now + seconds)
+                self._lease(offset, offset, member, now + seconds, counts=said.counts)
             elif verdict is Verdict.RELEASE:
-                self._release(offset, self._leases.holders[offset], terms)
+                self._release(offset, self._leases.holders[offset], terms, count=said.counts)
             else:
                 self._leases.settle_range(offset, offset + 1)
 
@@ -214,7 +221,7 @@ class SubscribedPartition:
         before = self.leased
         for lease in self._deadlines.overdue(now):
             for offset in range(lease.first, lease.last + 1):
-                self._release(offset, lease, terms)
+                self._release(offset, lease, terms, count=lease.counts)
         if not self.leased:
             self._deadlines.clear()
         return self.leased < before
