@@ -47,6 +47,7 @@ class Bench:
         most: int = 100,
         seconds: float = 0.0,
         lock_seconds: float | None = None,
+        while_connected: bool = False,
         selection: Selection | None = None,
     ) -> list[LeasedRun]:
         wish = Wish(
@@ -55,6 +56,7 @@ class Bench:
             is_strict=True,
             seconds=seconds,
             lock_seconds=lock_seconds,
+            while_connected=while_connected,
             selection=selection,
         )
         found = await self.subscriptions.fetch(NAME, member, [self.partition], wish, lambda: True)
@@ -64,7 +66,14 @@ class Bench:
         return taken.runs if isinstance(taken, Taken) else []
 
     async def say(
-        self, member: MemberId, first: int, last: int, verdict: Verdict, seconds: float | None = None
+        self,
+        member: MemberId,
+        first: int,
+        last: int,
+        verdict: Verdict,
+        seconds: float | None = None,
+        *,
+        counts: bool = True,
     ) -> PosthouseError | None:
-        said = {self.partition: [Acknowledgement(first, last, [verdict], seconds)]}
+        said = {self.partition: [Acknowledgement(first, last, [verdict], seconds, counts)]}
         return (await self.subscriptions.acknowledge(NAME, member, said))[self.partition]

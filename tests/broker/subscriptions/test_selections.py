@@ -290,3 +290,31 @@ async def test_a_lease_lasts_as_long_as_its_member_wants(bench: Bench) -> None:
     assert await bench.fetch(ANN) == []
     bench.clock.advance(151)
     assert await bench.fetch(ANN) == [LeasedRun(0, 0, 3), LeasedRun(1, 1, 2)]
+
+
+async def test_a_lease_for_as_long_as_a_member_is_connected_ends_soon_after_its_connection(
+    bench: Bench,
+) -> None:
+    await bench.produce(b"0", b"1", b"2")
+    assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000, while_connected=True)) == [0]
+    assert offsets(await bench.fetch(ANN, most=1, lock_seconds=10_000)) == [1]
+    assert offsets(await bench.fetch(BOB, most=1, lock_seconds=10_000, while_connected=True)) == [2]
+    bench.subscriptions.end_long_leases(NAME, ANN, 60)
+    bench.clock.advance(30)
+    bench.subscriptions.end_long_leases(NAME, ANN, 60)
+    assert await bench.fetch(BOB) == []
+    bench.clock.advance(31)
+    assert await bench.fetch(BOB) == [LeasedRun(0, 0, 2)], "not later because of another connection"
+
+
+async def test_what_a_member_suspends_does_not_count_as_delivered(bench: Bench) -> None:
+    await bench.produce(b"0")
+    for _ in range(3):
+        assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+        assert await bench.say(ANN, 0, 0, Verdict.RENEW, 60, counts=False) is None
+        bench.clock.advance(61)
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    assert await bench.say(ANN, 0, 0, Verdict.RELEASE, counts=False) is None
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 1)]
+    assert await bench.say(ANN, 0, 0, Verdict.RELEASE) is None
+    assert await bench.fetch(ANN) == [LeasedRun(0, 0, 2)]

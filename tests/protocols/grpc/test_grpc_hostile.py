@@ -117,6 +117,22 @@ async def test_bombs_wait_until_others_are_answered() -> None:
         assert connection._flow.in_flight == 0
 
 
+async def test_calls_that_never_begin_are_counted() -> None:
+    async with serving() as served, raw(served) as client:
+        for each in range(1, 1001, 2):
+            client.writer.write(client.request(each, "echo"))
+        [connection] = await served.connections(1)
+        async with asyncio.timeout(DEADLINE):
+            while len(connection.http2.streams) < 500:
+                await asyncio.sleep(0.001)
+        assert connection.info.held_bytes >= 500 * 1024
+        for each in range(1, 1001, 2):
+            client.writer.write(frame(3, 0, each, bytes(4)))
+        async with asyncio.timeout(DEADLINE):
+            while connection.info.held_bytes:
+                await asyncio.sleep(0.001)
+
+
 async def test_a_client_without_windows_gets_no_more_calls() -> None:
     async with serving(buffer_bytes=MIB) as served, raw(served) as client:
         client.writer.write(frame(4, 0, 0, pack(">HI", 4, 0)))

@@ -15,35 +15,32 @@ A storage that other brokers write to is not indexed.
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Final, TypeVar
 
-from posthouse.broker.key_index.entries import MOST_DELTA, Entries, seconds_of
+from posthouse.broker.key_index.entries import Entries, seconds_of
 from posthouse.broker.key_index.file_format import (
-    HEADER_BYTES,
     DamagedIndex,
-    FileName,
     IndexHeader,
     Read,
     decode_file,
-    decode_header,
     encode_file,
     find_in_file,
 )
 from posthouse.broker.key_index.files import IndexFiles
 from posthouse.broker.key_index.filling import entries_of
+from posthouse.broker.key_index.loading import is_in_log, usable_files
 from posthouse.broker.key_index.names import NameQuery, name_hash
-from posthouse.broker.key_index.partition_index import PartitionIndex, Piece
+from posthouse.broker.key_index.partition_index import PartitionIndex, Piece, Place
 from posthouse.model.clock import Clock
-from posthouse.model.errors import NotFound, OffsetOutOfRange, PosthouseError, Unavailable
+from posthouse.model.errors import NotFound, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.model.topic_config import Durability
 from posthouse.model.topics import Topic
-from posthouse.records.batch import parse_header
 from posthouse.storage.contract import Storage
 
 log = logging.getLogger(__name__)
@@ -70,16 +67,6 @@ class IndexLimits:
     """Of all partitions together, besides those that are being made."""
     kept_entries: int = 4096
     """Fewer are not written when the broker stops: they are soon made again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Offsets where a record may be. Others have none of the name."""
-
-    first: int
-    end: int
-    is_exact: bool
-    """One offset, of an entry with the hash of the name."""
 
 
 class KeyIndex:
@@ -138,7 +125,7 @@ class KeyIndex:
             return
         ends = {id: self._storage.bounds(id).end for id in self._wanted()}
         try:
-            found = await self._on_thread(lambda: _load(self._files, ends))
+            found = await self._on_thread(lambda: usable_files(self._files, ends))
         except OSError as error:
             # Files of a lost end of the log would be taken for those of what is written next.
             log.error("the key index cannot be read, so records are found by reading the log: %s", error)
@@ -323,42 +310,22 @@ class KeyIndex:
             index.skipped.append((first, end))  # batches that begin behind: nothing can be read here
 
     def _outgrown(self, index: PartitionIndex) -> list[IndexHeader]:
-        """All files, once compaction has removed half of the log: most of their records are gone."""
         topic = self._storage.topics.get(index.id.topic)
         if topic is None or not topic.config.is_compacted:
             return []
-        size = self._storage.size(index.id)
-        if size * 2 >= index.largest:
-            index.largest = max(index.largest, size)
-            return []
-        index.largest = size
-        return index.drop_all()
+        return index.outgrown(self._storage.size(index.id))
 
     async def _prove(self, index: PartitionIndex) -> None:
         """Delete newest files until one ends with a batch that the log has."""
         while index.files and not index.is_proven:
             newest = index.files[-1]
-            if await self._is_in_log(newest):
+            if await is_in_log(self._storage, newest):
                 break
             if newest in index.files:
                 log.info("key index of %s: file %s is not of this log", index.id, newest.name)
                 index.drop(newest)
                 await self._remove([newest])
         index.is_proven = True
-
-    async def _is_in_log(self, header: IndexHeader) -> bool:
-        bounds = self._storage.bounds(header.partition)
-        if header.end <= bounds.start or header.end > bounds.end:
-            return False
-        try:
-            part = await self._storage.read(header.partition, header.end - 1, 1)
-            batch = parse_header(part.data)
-        except PosthouseError:
-            return False
-        if batch.next_offset != header.end:
-            return False
-        topic = self._storage.topics.get(header.partition.topic)
-        return batch.crc == header.last_crc or (topic is not None and topic.config.is_compacted)
 
     # Files
 
@@ -373,7 +340,7 @@ class KeyIndex:
 
     async def _write_sealed(self, index: PartitionIndex) -> None:
         for entries in list(index.sealed):
-            replaced = self._joined(index, entries)
+            replaced = index.joinable(entries, self._limits.file_entries)
             try:
                 header = await self._on_thread(partial(self._write, index.id, entries, replaced))
             except DamagedIndex as error:
@@ -392,20 +359,6 @@ class KeyIndex:
             index.written(entries, header, replaced)
             await self._remove(replaced)
         return None
-
-    def _joined(self, index: PartitionIndex, entries: Entries) -> list[IndexHeader]:
-        """Files before these entries that go into one with them: none that is more than twice as large, so an
-        entry is written again a few times only."""
-        joined: list[IndexHeader] = []
-        first, count = entries.first, len(entries)
-        for header in reversed(index.files):
-            if header.end != first or header.count > 2 * count:
-                break
-            if count + header.count > self._limits.file_entries or entries.end - header.first > MOST_DELTA:
-                break
-            joined.insert(0, header)
-            first, count = header.first, count + header.count
-        return joined
 
     def _write(self, id: PartitionId, entries: Entries, replaced: Sequence[IndexHeader]) -> IndexHeader:
         """On a thread."""
@@ -436,48 +389,3 @@ class KeyIndex:
         if self._executor is None:
             self._executor = self._make_executor()
         return await asyncio.get_running_loop().run_in_executor(self._executor, work)
-
-
-def _load(files: IndexFiles, ends: dict[PartitionId, int]) -> list[IndexHeader]:
-    """On a thread: the headers of usable files, in the order of offsets. All others are deleted."""
-    kept: list[IndexHeader] = []
-    topics = {id.topic for id in ends}
-    for topic in files.topics():
-        if topic not in topics:
-            files.remove_topic(topic)
-            continue
-        found: list[IndexHeader] = []
-        useless: list[str] = []
-        for name in files.names(topic):
-            parsed = FileName.parse(name)
-            end = None if parsed is None else ends.get(PartitionId(topic, parsed.partition))
-            if parsed is None or end is None or parsed.end > end:
-                useless.append(name)
-                continue
-            try:
-                header = decode_header(files.read(topic, name, HEADER_BYTES, 0))
-            except DamagedIndex as error:
-                log.warning("key index, file %s: deleted, because of damage: %s", name, error)
-                useless.append(name)
-                continue
-            is_named = header.name == name and header.partition.topic == topic
-            if header.may_change:
-                useless.append(name)
-            elif is_named and header.size == files.size(topic, name):
-                found.append(header)
-            else:
-                useless.append(name)
-        kept += (whole := _without_overlaps(found))
-        useless += [each.name for each in found if each not in whole]
-        files.remove(topic, useless)
-    return kept
-
-
-def _without_overlaps(headers: Iterable[IndexHeader]) -> list[IndexHeader]:
-    """A crash may leave files that were joined, next to the one that has them all: that counts."""
-    kept: list[IndexHeader] = []
-    for header in sorted(headers, key=lambda each: (each.partition.index, each.first, -each.end)):
-        before = kept[-1] if kept else None
-        if before is None or before.partition != header.partition or before.end <= header.first:
-            kept.append(header)
-    return kept

@@ -11,8 +11,9 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from posthouse.broker.key_index.key_index import KeyIndex, Place
+from posthouse.broker.key_index.key_index import KeyIndex
 from posthouse.broker.key_index.names import NameQuery
+from posthouse.broker.key_index.partition_index import Place
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, OffsetOutOfRange
 from posthouse.model.topics import Topic

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from posthouse.broker.key_index.key_index import Place
+from posthouse.broker.key_index.partition_index import Place
 
 _MOST_PLACES: Final = 100_000
 """That are looked at for one answer."""

@@ -23,6 +23,16 @@ class Piece:
     known: IndexHeader | Entries | None
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Offsets where a record may be. Others have none of the name."""
+
+    first: int
+    end: int
+    is_exact: bool
+    """One offset, of an entry with the hash of the name."""
+
+
 @dataclass(slots=True)
 class PartitionIndex:
     """Owned by the event loop."""
@@ -111,6 +121,29 @@ class PartitionIndex:
         gone, self.files = self.files, []
         self.sealed, self.recent, self.skipped = [], None, []
         return gone
+
+    def outgrown(self, size: int) -> list[IndexHeader]:
+        """All files, once compaction has removed half of the log, which has `size` bytes now: most of their
+        records are gone."""
+        if size * 2 >= self.largest:
+            self.largest = max(self.largest, size)
+            return []
+        self.largest = size
+        return self.drop_all()
+
+    def joinable(self, entries: Entries, most: int) -> list[IndexHeader]:
+        """Files before these entries that go into one with them, of at most so many entries: none that is
+        more than twice as large, so an entry is written again a few times only."""
+        joined: list[IndexHeader] = []
+        first, count = entries.first, len(entries)
+        for header in reversed(self.files):
+            if header.end != first or header.count > 2 * count:
+                break
+            if count + header.count > most or entries.end - header.first > MOST_DELTA:
+                break
+            joined.insert(0, header)
+            first, count = header.first, count + header.count
+        return joined
 
     @property
     def entries_in_memory(self) -> int:

@@ -34,6 +34,11 @@ class Deadlines(Generic[H]):
         self._number += 1
         heappush(self._heap, (deadline, self._number, holder))
 
+    def shorten(self, holder: H, deadline: float) -> None:
+        """No-op if the holder has an earlier deadline, or none."""
+        if self._at.get(holder, deadline) > deadline:
+            self.set(holder, deadline)
+
     def drop(self, holder: H) -> None:
         """Its lease has ended in another way."""
         self._at.pop(holder, None)

@@ -38,6 +38,8 @@ class Wish:
     seconds: float = 0.0
     lock_seconds: float | None = None
     """How long the records are leased; None: as the rules say."""
+    while_connected: bool = False
+    """They are leased for so long because the member is connected."""
     selection: Selection | None = None
     """None takes all."""
 
@@ -278,12 +280,20 @@ class Fetching:
         dead: dict[PartitionId, list[int]] = {}
         now = self._clock.monotonic()
         terms = self._rules(group).terms
-        selection, seconds = harvest.wish.selection, harvest.wish.lock_seconds
+        selection = harvest.wish.selection
         for partition, (subscribed, batches) in harvest.found.items():
             offsets = [offset for found in batches for offset in found.offsets]
             if selection is not None:
                 offsets = selection.confirm(partition, subscribed, offsets)
-            runs = subscribed.acquire(offsets, member, now, terms, harvest.wish.run_size, seconds)
+            runs = subscribed.acquire(
+                offsets,
+                member,
+                now,
+                terms,
+                harvest.wish.run_size,
+                harvest.wish.lock_seconds,
+                while_connected=harvest.wish.while_connected,
+            )
             if not runs:
                 continue
             self._leased(group, partition, subscribed)

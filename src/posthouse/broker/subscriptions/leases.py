@@ -30,6 +30,8 @@ class Acknowledgement:
     verdicts: Sequence[Verdict]
     seconds: float | None = None
     """How long RENEW extends the lease; None: as long as a new one."""
+    counts: bool = True
+    """Whether the delivery counts when the record is ready again by this."""
 
     def __iter__(self) -> Iterator[tuple[int, Verdict]]:
         if len(self.verdicts) == 1:
@@ -57,6 +59,10 @@ class RecordLease:
     member: MemberId
     first: int
     last: int
+    while_connected: bool = False
+    """It is long because the member is connected; see `end_long_leases`."""
+    counts: bool = True
+    """Whether it counts as a delivery when it expires."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,6 +127,8 @@ class SubscribedPartition:
         terms: LeaseTerms,
         run_size: int,
         seconds: float | None = None,
+        *,
+        while_connected: bool = False,
     ) -> list[LeasedRun]:
         """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`; for
         `seconds`, or as the terms say."""
@@ -134,10 +136,9 @@ class SubscribedPartition:
         if not ready:
             return []
         runs = self._runs(ready, run_size)
+        deadline = now + (terms.lock_seconds if seconds is None else seconds)
         for run in runs:
-            self._lease(
-                run.first, run.last, member, now + (terms.lock_seconds if seconds is None else seconds)
-            )
+            self._lease(run.first, run.last, member, deadline, while_connected=while_connected)
         if runs[-1].last >= self.progress.handed_out_to:
             self.progress.handed_out_to = runs[-1].last + 1
         return runs
@@ -156,8 +157,17 @@ class SubscribedPartition:
         runs.append(LeasedRun(first, last, deliveries + 1))
         return runs
 
-    def _lease(self, first: int, last: int, member: MemberId, deadline: float) -> None:
-        lease = RecordLease(member, first, last)
+    def _lease(
+        self,
+        first: int,
+        last: int,
+        member: MemberId,
+        deadline: float,
+        *,
+        while_connected: bool = False,
+        counts: bool = True,
+    ) -> None:
+        lease = RecordLease(member, first, last, while_connected, counts)
         self._deadlines.set(lease, deadline)
         holders = self._leases.holders
         holders |= dict.fromkeys(range(first, last + 1), lease)
@@ -200,9 +210,9 @@ class SubscribedPartition:
                 continue
             if verdict is Verdict.RENEW:
                 seconds = terms.lock_seconds if said.seconds is None else said.seconds
-                self._lease(offset, offset, member, now + seconds)
+                self._lease(offset, offset, member, now + seconds, counts=said.counts)
             elif verdict is Verdict.RELEASE:
-                self._release(offset, self._leases.holders[offset], terms)
+                self._release(offset, self._leases.holders[offset], terms, count=said.counts)
             else:
                 self._leases.settle_range(offset, offset + 1)
 
@@ -211,7 +221,7 @@ class SubscribedPartition:
         before = self.leased
         for lease in self._deadlines.overdue(now):
             for offset in range(lease.first, lease.last + 1):
-                self._release(offset, lease, terms)
+                self._release(offset, lease, terms, count=lease.counts)
         if not self.leased:
             self._deadlines.clear()
         return self.leased < before
@@ -220,6 +230,13 @@ class SubscribedPartition:
         """Lease those of the records that the member holds until then, and not for as long as before."""
         for offset in [offset for offset in offsets if self.holder(offset) == member]:
             self._lease(offset, offset, member, deadline)
+
+    def end_long_leases(self, member: MemberId, deadline: float) -> None:
+        """The member's connection has ended: it may never have got what it was sent last."""
+        leases = {each for each in self._leases.holders.values() if each.while_connected}
+        for lease in leases:
+            if lease.member == member:
+                self._deadlines.shorten(lease, deadline)
 
     def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
         """Release all leases of the member. With `count`, they count as deliveries."""

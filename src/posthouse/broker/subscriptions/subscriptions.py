@@ -289,6 +289,14 @@ class Subscriptions:
             if subscribed.take_back(member, terms, count=count):
                 self._came_back(group, partition, subscribed)
 
+    def end_long_leases(self, group: GroupId, member: MemberId, seconds: float) -> None:
+        """The member's connection has ended. What it was leased for as long as it is connected comes back
+        after these seconds, unless it acknowledges that."""
+        deadline = self._clock.monotonic() + seconds
+        for subscribed, (owner, _) in self._leasing.items():
+            if owner == group:
+                subscribed.end_long_leases(member, deadline)
+
     async def tick(self) -> None:
         """Release expired leases."""
         if self.is_closed:

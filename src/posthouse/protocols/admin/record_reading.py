@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from posthouse.broker.key_index.key_index import KeyIndex, Place
+from posthouse.broker.key_index.key_index import KeyIndex
 from posthouse.broker.key_index.names import NameQuery
+from posthouse.broker.key_index.partition_index import Place
 from posthouse.model.errors import BadRequest
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.payloads import KnownSchemas

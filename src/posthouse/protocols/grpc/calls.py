@@ -78,6 +78,11 @@ class StreamingCall(Call):
             return
         self._work(message)  # stays counted until the call ends: handlers keep what they were asked
 
+    def hold(self, size: int) -> None:
+        """Count bytes that the handler keeps until the call ends: what it has yet to send."""
+        if not self.is_ended:
+            self._count(size)
+
     async def send(self, message: bytes) -> None:
         """Waits while the client has much to read."""
         self._send(message)

@@ -32,7 +32,7 @@ from posthouse.settings import Address
 log = logging.getLogger(__name__)
 
 _CALL_BYTES: Final = 2048
-"""What a call takes beside its messages."""
+"""What a call takes beside its messages, with the headers of usual clients."""
 _UNREAD_SECONDS: Final = 60
 """A client that reads nothing for that long of what waits in its socket is gone."""
 _LONGEST_AGENT: Final = 80
@@ -164,7 +164,8 @@ class GrpcConnection(asyncio.Protocol):
             self._receive(b"")
 
     def _held(self) -> int:
-        return self.http2.held + self._assembled + self.http2.sender.pending_bytes
+        http2 = self.http2
+        return http2.held + self._assembled + http2.sender.pending_bytes + len(http2.streams) * _CALL_BYTES
 
     # What HTTP/2 tells
 

@@ -64,9 +64,10 @@ async def test_what_a_consumer_says_of_itself(broker: AsyncBroker, client: Remot
     async with client_of(broker) as other:
         assert (await other.beat("c", group("g", t="a"))).code == 0
         assert (await other.pushed.get()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
-        answer = client.start(ask, fields)
+        answer = client.start(ask, {**fields, "AccessKey": "K", "Signature": "S"})
         asked = await other.pushed.get()
         assert (asked.code, asked.fields["consumerGroup"]) == (ask, "g")
+        assert asked.fields.keys() == fields.keys(), "not with the signature of the one who asks"
         other.respond(asked, body=b'{"properties":{}}')
         assert bytes((await answer).body) == b'{"properties":{}}'
         answer = client.start(ask, fields)

@@ -1,5 +1,6 @@
 """Messages by key, by the producer's id, and by the broker's."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -9,7 +10,9 @@ from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.message_ids import parse_message_id
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, decode_stored_messages
 from posthouse.testing import AsyncBroker
-from tests.protocols.rocketmq.remoting_client import RemotingClient
+from tests.protocols.rocketmq.conftest import ROCKETMQ
+from tests.protocols.rocketmq.handlers.test_remoting_pull import connections_of
+from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of
 
 LATER = (1 << 63) - 1
 
@@ -99,3 +102,24 @@ async def test_no_message_is_at_another_position(client: RemotingClient, positio
 async def test_clients_before_5_0_are_told_why_they_find_nothing(client: RemotingClient) -> None:
     answer = await client.request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": 0})
     assert answer.code == ResponseCode.SYSTEM_ERROR and "since 5.0" in (answer.remark or "")
+
+
+async def test_a_client_that_searches_and_does_not_read() -> None:
+    """Its searches find messages one after the other, and only while it takes what it is sent."""
+    async with AsyncBroker(rocketmq=ROCKETMQ, connection_buffer_bytes=512 * 1024) as broker:
+        async with client_of(broker) as sender:
+            for _ in range(5):
+                await sender.send("t", bytes(200_000), properties={"KEYS": "red"})
+        client = await RemotingClient.open(broker.address("rocketmq"))
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        searches = [asyncio.ensure_future(found(client, "t", "red")) for _ in range(40)]
+        search = broker.app.broker.key_search
+        async with asyncio.timeout(DEADLINE):
+            while not (made := connections_of(broker)) or not made[0]._flow.outbox.is_congested:
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.2)
+        assert made[0]._flow.outbox.unsent < 8 * 1024 * 1024 and search.searches < 20
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        async with asyncio.timeout(DEADLINE):
+            assert {len(await each) for each in searches} == {5}
+        await client.close()

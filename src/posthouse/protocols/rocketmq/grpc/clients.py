@@ -6,15 +6,16 @@ wants everything: the first that is back would otherwise pass over what the othe
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.subscriptions.key_order import KeyOrder
-from posthouse.model.errors import BadRequest
+from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId, PartitionId
+from posthouse.protocols.noop import noop
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.grpc.transaction_ids import topic_of_group
 
@@ -24,6 +25,8 @@ MOST_OF_CONNECTION: Final = 1000
 """Clients that one connection can name."""
 _MOST_TOPICS: Final = 10_000
 """That a client can subscribe to."""
+_MOST_GROUPS: Final = 100
+"""That a client can consume in."""
 _ATTEMPTS: Final = 32
 """Of receiving messages that are remembered for a client."""
 
@@ -37,18 +40,23 @@ class Telemetry(Protocol):
         """Ask the client what was decided of a half message. False if it cannot be asked now."""
 
 
+Filters = dict[str, tuple[tuple[str, str], Filter]]
+"""By topic: the expression with its type, and what it was compiled to."""
+
+
 @dataclass(slots=True, eq=False)
 class Client:
     id: MemberId
-    connection: object
-    """From which it was heard last."""
-    seen: float
+    user: str
+    """Whose client it is: ids are no secret."""
+    connections: set[object] = field(default_factory=set)
+    """From which it was heard: usually one."""
+    seen: float = 0.0
     telemetry: Telemetry | None = None
     published: frozenset[str] = frozenset()
     """Topics that it says it sends to."""
-    group: GroupId | None = None
-    filters: dict[str, tuple[tuple[str, str], Filter]] = field(default_factory=dict)
-    """By topic: the expression with its type, and what it was compiled to."""
+    groups: dict[GroupId, Filters] = field(default_factory=dict)
+    """That it consumes in: usually one, but some share a client among several."""
     attempts: "OrderedDict[str, list[tuple[PartitionId, list[int]]]]" = field(default_factory=OrderedDict)
     """What was leased to it, by the ids that it gave its attempts to receive something."""
 
@@ -75,12 +83,17 @@ class GrpcClients:
         *,
         filters_changed: Callable[[GroupId], None],
         gone: Callable[[GroupId, MemberId], None],
+        disconnected: Callable[[GroupId, MemberId], None],
+        left_alone: Callable[[], None] = noop,
     ) -> None:
         """`filters_changed`: members of the group want other messages than before. `gone`: a member will not
-        acknowledge anything any more."""
+        acknowledge anything any more. `disconnected`: a connection of it has ended.
+        `left_alone`: the last connection has ended, and clients of it are still known."""
         self._monotonic = monotonic
         self._filters_changed = filters_changed
         self._gone = gone
+        self._disconnected = disconnected
+        self._left_alone = left_alone
         self._clients: dict[MemberId, Client] = {}
         self._by_connection: dict[object, set[MemberId]] = {}
         self._groups: dict[GroupId, Members] = {}
@@ -96,32 +109,36 @@ class GrpcClients:
     def __iter__(self) -> Iterator[Client]:
         return iter(self._clients.values())
 
-    def heard(self, id: MemberId, connection: object) -> Client:
-        """Raises BadRequest if the connection speaks for too many."""
+    @property
+    def are_alone(self) -> bool:
+        """Some are known, and none is connected."""
+        return bool(self._clients) and not self._by_connection
+
+    def heard(self, id: MemberId, connection: object, user: str) -> Client:
+        """Raises BadRequest if the connection speaks for too many, and AccessRefused if the client is another
+        user's."""
         client = self._clients.get(id)
+        if client is not None and client.user != user:
+            raise AccessRefused(f"the client id {id!r} is used by another user")
         if client is None:
-            client = self._clients[id] = Client(id, connection, 0.0)
+            client = Client(id, user)
             self._bind(client, connection)
-        elif client.connection is not connection:
-            self._unbind(client)
+            self._clients[id] = client
+        elif connection not in client.connections:
             self._bind(client, connection)
         client.seen = self._monotonic()
         return client
 
+    def is_known(self, client: Client) -> bool:
+        """Whether it has not ended, and was not forgotten."""
+        return self._clients.get(client.id) is client
+
     def _bind(self, client: Client, connection: object) -> None:
         ids = self._by_connection.setdefault(connection, set())
         if len(ids) >= MOST_OF_CONNECTION:
-            self.remove(client)
-            raise BadRequest(f"{MOST_OF_CONNECTION} clients share one connection")
-        client.connection = connection
+            raise BadRequest(f"{MOST_OF_CONNECTION} clients share one connection; open another")
         ids.add(client.id)
-
-    def _unbind(self, client: Client) -> None:
-        ids = self._by_connection.get(client.connection)
-        if ids is not None:
-            ids.discard(client.id)
-            if not ids:
-                del self._by_connection[client.connection]
+        client.connections.add(connection)
 
     # What clients say
 
@@ -136,30 +153,38 @@ class GrpcClients:
         client.published = topics
 
     def joins(self, client: Client, group: GroupId) -> Members:
-        if client.group != group:
-            self._leave_group(client)
-            client.group = group
+        """Raises BadRequest."""
+        if group not in client.groups:
+            if len(client.groups) >= _MOST_GROUPS:
+                raise BadRequest(f"a client can consume in {_MOST_GROUPS} groups; use another client")
+            client.groups[group] = {}
             self._groups.setdefault(group, Members()).clients[client.id] = client
         return self._groups[group]
 
-    def subscribes(self, client: Client, topic: str, expression_type: str, expression: str) -> Filter:
-        """Raises InvalidFilter, and BadRequest."""
+    def subscribes(
+        self, client: Client, group: GroupId, topic: str, expression_type: str, expression: str
+    ) -> Filter:
+        """The client has joined. Raises InvalidFilter, and BadRequest."""
         said = (expression_type, expression) if expression else ALL
-        known = client.filters.get(topic)
+        filters = client.groups[group]
+        known = filters.get(topic)
         if known is not None and known[0] == said:
             return known[1]
-        if known is None and len(client.filters) >= _MOST_TOPICS:
+        if known is None and sum(map(len, client.groups.values())) >= _MOST_TOPICS:
             raise BadRequest(f"a client can subscribe to {_MOST_TOPICS} topics")
         compiled = EVERYTHING if said == ALL else compile_filter(*said)
-        client.filters[topic] = said, compiled
-        self._changed(client)
+        filters[topic] = said, compiled
+        self._filters_changed(group)
         return compiled
 
-    def unsubscribes(self, client: Client, topics: Sequence[str]) -> None:
-        for topic in topics:
-            client.filters.pop(topic, None)
-        if topics:
-            self._changed(client)
+    def subscribes_only(self, client: Client, group: GroupId, topics: Container[str]) -> None:
+        """To no others in the group."""
+        filters = client.groups[group]
+        others = [topic for topic in filters if topic not in topics]
+        for topic in others:
+            del filters[topic]
+        if others:
+            self._filters_changed(group)
 
     def filters_of(self, group: GroupId, topic: str) -> Mapping[tuple[str, str], Filter]:
         """What its members want of the topic, each expression once; everything while others are awaited."""
@@ -168,31 +193,37 @@ class GrpcClients:
         members = self._groups.get(group)
         if members is None:
             return {}
-        found = (client.filters.get(topic) for client in members.clients.values())
+        found = (client.groups[group].get(topic) for client in members.clients.values())
         return dict(each for each in found if each is not None)
 
     def members(self, group: GroupId) -> Members | None:
         return self._groups.get(group)
-
-    def _changed(self, client: Client) -> None:
-        if client.group is not None:
-            self._filters_changed(client.group)
 
     # Their end
 
     def remove(self, client: Client) -> None:
         """It says that it ends, or was not heard of for long."""
         self._clients.pop(client.id, None)
-        self._unbind(client)
+        for connection in client.connections:
+            ids = self._by_connection[connection]
+            ids.discard(client.id)
+            if not ids:
+                del self._by_connection[connection]
         for name in client.published:
             self._remove_publisher(name, client)
-        self._leave_group(client)
+        for group in list(client.groups):
+            self._leave(client, group)
 
     def lost(self, connection: object) -> None:
         """The connection has ended. Its clients may come back by another one: they are forgotten only when
-        they are not heard of."""
+        they are not heard of. Telemetry may be another connection's."""
         for id in self._by_connection.pop(connection, ()):
-            self._clients[id].telemetry = None
+            client = self._clients[id]
+            client.connections.discard(connection)
+            for group in client.groups:
+                self._disconnected(group, id)
+        if self.are_alone:
+            self._left_alone()
 
     def forget_silent(self) -> None:
         now = self._monotonic()
@@ -204,14 +235,10 @@ class GrpcClients:
         for client in [each for each in self._clients.values() if each.seen < expired]:
             self.remove(client)
 
-    def _leave_group(self, client: Client) -> None:
-        group = client.group
-        if group is None:
-            return
+    def _leave(self, client: Client, group: GroupId) -> None:
         members = self._groups[group]
         del members.clients[client.id]
-        client.group = None
-        client.filters.clear()
+        del client.groups[group]
         if not members.clients:
             del self._groups[group]
         self._gone(group, client.id)

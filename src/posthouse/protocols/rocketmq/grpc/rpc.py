@@ -1,5 +1,6 @@
 """One call with its messages decoded. Errors are answered in the status of a response."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -49,7 +50,7 @@ class Rpc:
         id = call.metadata.get(_CLIENT_ID)
         if not id or len(id) > _LONGEST_CLIENT_ID:
             raise Refused(Code.CLIENT_ID_REQUIRED, f"the call has no header {_CLIENT_ID}, or a very long one")
-        self.client: Client = self.server.clients.heard(MemberId(id), session)
+        self.client: Client = self.server.clients.heard(MemberId(id), session, self.guard.principal.name)
         session.proven(id)
 
     def topic(self, resource: Resource | None, operation: Operation) -> Topic:
@@ -71,12 +72,14 @@ class Rpc:
 class Answer(Generic[ResponseT]):
     """Of a unary call: once, at any time."""
 
-    __slots__ = ("_call", "_response", "_session")
+    __slots__ = ("_call", "_is_passed_on", "_passed_on", "_response", "_session")
 
     def __init__(self, call: UnaryCall, response: type[ResponseT]) -> None:
         self._call = call
         self._response = response
         self._session = session_of(call)
+        self._is_passed_on = False
+        self._passed_on: asyncio.Future[None] | None = None
 
     def give(self, response: ResponseT) -> None:
         self._answer(response.encode())
@@ -89,9 +92,21 @@ class Answer(Generic[ResponseT]):
         change = self._session.guard.last_change
         if change:  # what was done is in the audit log before it is answered
             audit = self._session.server.broker.access.audit
-            audit.when_written(change, partial(self._call.answer, data))
+            audit.when_written(change, partial(self._pass_on, data))
         else:
-            self._call.answer(data)
+            self._pass_on(data)
+
+    def _pass_on(self, data: bytes) -> None:
+        self._call.answer(data)
+        self._is_passed_on = True
+        if self._passed_on is not None and not self._passed_on.done():
+            self._passed_on.set_result(None)
+
+    async def passed_on(self) -> None:
+        """Wait until it has been given to the call."""
+        if not self._is_passed_on:
+            self._passed_on = asyncio.get_running_loop().create_future()
+            await self._passed_on
 
 
 def session_of(call: Call) -> MessagingSession:
@@ -149,6 +164,7 @@ async def _finish(waiting: Coroutine[Any, Any, None], answer: Answer[ResponseT])
         await waiting
     except Exception as error:  # noqa: BLE001 - told apart in `statuses`
         answer.fail(error)
+    await answer.passed_on()  # a call whose coroutine has returned counts as never answered
 
 
 StreamHandler = Callable[[Rpc, StreamingCall, RequestT], Coroutine[Any, Any, None]]

@@ -38,6 +38,8 @@ class Caller(ClientConnection, Protocol):
 
     reading: asyncio.Semaphore
     """Held by pulls that read: otherwise the messages of many pulls would be in memory at once."""
+    searching: asyncio.Semaphore
+    """The same for searches, which may take seconds: pulls do not wait for them."""
 
     def answer(self, call: "Call", command: Command) -> None: ...
 

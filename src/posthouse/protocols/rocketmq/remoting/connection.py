@@ -67,6 +67,7 @@ class RemotingConnection(asyncio.Protocol):
         self._decoder = FrameDecoder(max_frame=server.settings.max_request_bytes)
         self._tasks: set[asyncio.Task[None]] = set()
         self.reading = asyncio.Semaphore(_READS_AT_ONCE)
+        self.searching = asyncio.Semaphore(1)
         self._writable = asyncio.Event()
         self._calls = 0
         self._opaque = 0

@@ -89,7 +89,7 @@ def change_invisible_duration(
             Code.ILLEGAL_INVISIBLE_TIME,
             f"messages can be invisible for up to {LONGEST_LEASE_SECONDS:.0f} s, and not {seconds:g}",
         )
-    return _change(rpc, group, topic, receipt, seconds, answer)
+    return _change(rpc, group, topic, receipt, seconds, answer, counts=not request.suspend)
 
 
 async def _change(
@@ -99,9 +99,11 @@ async def _change(
     receipt: Receipt,
     seconds: float,
     answer: Answer[ChangeInvisibleDurationResponse],
+    *,
+    counts: bool,
 ) -> None:
     verdict = Verdict.RENEW if seconds else Verdict.RELEASE
-    await _settle(rpc, group, topic, receipt, verdict, seconds)
+    await _settle(rpc, group, topic, receipt, verdict, seconds, counts=counts)
     answer.give(ChangeInvisibleDurationResponse(status=OK, receipt_handle=receipt.encode()))
 
 
@@ -132,9 +134,11 @@ async def _settle(
     receipt: Receipt,
     verdict: Verdict,
     seconds: float | None = None,
+    *,
+    counts: bool = True,
 ) -> None:
     partition = topic.partition(receipt.partition)
-    said = {partition: [Acknowledgement(receipt.offset, receipt.offset, [verdict], seconds)]}
+    said = {partition: [Acknowledgement(receipt.offset, receipt.offset, [verdict], seconds, counts)]}
     results = await rpc.server.broker.subscriptions.acknowledge(group, receipt.member, said)
     if (error := results[partition]) is not None:
         raise error

@@ -4,6 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.errors import LoginFailed, PosthouseError
 from posthouse.protocols.grpc.calls import BidiCall
@@ -33,6 +34,7 @@ from posthouse.protocols.rocketmq.grpc.messages.telemetry import (
 )
 from posthouse.protocols.rocketmq.grpc.messages.well_known import Duration
 from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc, decoded
+from posthouse.protocols.rocketmq.grpc.session import MessagingSession
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused
 from posthouse.protocols.rocketmq.names import topic_name
 
@@ -49,14 +51,17 @@ MOST_SETTINGS_BYTES: Final = 1024 * 1024
 class TelemetryStream:
     """The stream of one client, for those who ask it something."""
 
-    def __init__(self, call: BidiCall, store_host: str) -> None:
+    def __init__(self, call: BidiCall, session: MessagingSession) -> None:
         self._call = call
-        self._store_host = store_host
+        self._session = session
         self.topics: tuple[Resource, ...] = ()
 
     def ask(self, id: int, message: HalfMessage) -> bool:
+        """Only those who may write to the topic see what was sent to it, whatever topics they name."""
+        if not self._session.guard.allows(Operation.WRITE, Kind.TOPIC, message.topic):
+            return False
         like = next(iter(self.topics), None)
-        return self._call.push(check_command(id, message, like, self._store_host).encode())
+        return self._call.push(check_command(id, message, like, self._session.store_host).encode())
 
 
 async def telemetry(call: BidiCall) -> None:
@@ -66,16 +71,17 @@ async def telemetry(call: BidiCall) -> None:
         raise GrpcError(GrpcStatus.UNAUTHENTICATED, str(error)) from error
     except (Refused, PosthouseError) as error:
         raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error
-    stream = TelemetryStream(call, rpc.session.store_host)
-    client = rpc.client
-    client.telemetry = stream
+    stream = TelemetryStream(call, rpc.session)
+    rpc.client.telemetry = stream
     try:
         async for data in call:
             if len(data) > MOST_SETTINGS_BYTES:
                 raise GrpcError(
                     GrpcStatus.INVALID_ARGUMENT, f"settings of more than {MOST_SETTINGS_BYTES} bytes"
                 )
-            rpc.server.clients.heard(client.id, rpc.session)
+            # It may have been forgotten meanwhile.
+            rpc.client = rpc.server.clients.heard(rpc.client.id, rpc.session, rpc.client.user)
+            rpc.client.telemetry = stream
             command = decoded(TelemetryCommand, data)
             if command.settings is not None:
                 try:
@@ -84,8 +90,8 @@ async def telemetry(call: BidiCall) -> None:
                     raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error
                 await call.send(TelemetryCommand(status=OK, settings=answered).encode())
     finally:
-        if client.telemetry is stream:
-            client.telemetry = None
+        if rpc.client.telemetry is stream:
+            rpc.client.telemetry = None
 
 
 def _settings(rpc: Rpc, stream: TelemetryStream, said: Settings) -> Settings:
@@ -122,8 +128,8 @@ def _subscription(rpc: Rpc, said: Subscription) -> tuple[Subscription, RetryPoli
     clients.joins(rpc.client, group)
     wanted = {_topic(each): expression_of(each.expression) for each in said.subscriptions}
     for topic, expression in wanted.items():
-        clients.subscribes(rpc.client, topic, *expression)
-    clients.unsubscribes(rpc.client, [topic for topic in rpc.client.filters if topic not in wanted])
+        clients.subscribes(rpc.client, group, topic, *expression)
+    clients.subscribes_only(rpc.client, group, wanted)
     groups = rpc.server.groups
     answered = Subscription(
         group=said.group,

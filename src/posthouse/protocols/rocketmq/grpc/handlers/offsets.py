@@ -116,6 +116,7 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
         if found.messages or found.following > offset or left <= 0 or rpc.session.connection.is_finishing:
             break
         await broker.wait_for_records([(partition, seen.stable)], 1, left, stable_only=True)
+    call.hold(found.size)
     status = OK if found.messages else Status(code=Code.MESSAGE_NOT_FOUND, message="there is no new message")
     await call.send(PullMessageResponse(status=status).encode())
     resource = resource_of(name_of(queue.topic), queue.topic)

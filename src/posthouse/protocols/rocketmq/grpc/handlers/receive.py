@@ -52,6 +52,9 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
         raise Refused(Code.BAD_REQUEST, "no queue is named")
     topic = rpc.topic(queue.topic, Operation.READ)
     partitions = await rpc.server.groups.opened(group, topic)
+    clients = rpc.server.clients
+    # It may have been forgotten meanwhile.
+    rpc.client = clients.heard(rpc.client.id, rpc.session, rpc.client.user)
     wanted = _wanted(rpc, request, group, topic, partitions)
     selection = _selection(rpc, request, group, topic)
     broker, client = rpc.server.broker, rpc.client
@@ -63,9 +66,17 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
         is_strict=True,
         seconds=poll_seconds(rpc, request.long_polling_timeout),
         lock_seconds=lock_seconds,
+        while_connected=request.auto_renew,
         selection=selection,
     )
-    found = await broker.subscriptions.fetch(group, client.id, wanted, wish, lambda: not call.is_ended)
+    found = await broker.subscriptions.fetch(
+        # Who has said that it ends may still have calls: what it got now would wait for hours.
+        group,
+        client.id,
+        wanted,
+        wish,
+        lambda: not call.is_ended and clients.is_known(client),
+    )
     leased, deliveries = _leased(found)
     if not leased:
         errors = [each for each in found.values() if isinstance(each, PosthouseError)]
@@ -77,6 +88,7 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
     if request.attempt_id:
         client.attempted(request.attempt_id, list(leased.items()))
     is_sent = False
+    call.hold(sum(len(each.message.body) for each in selection.messages.values()))
     try:
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
@@ -122,7 +134,7 @@ def _selection(rpc: Rpc, request: ReceiveMessageRequest, group: GroupId, topic: 
     clients = rpc.server.clients
     members = clients.joins(rpc.client, group)
     expression = expression_of(request.filter_expression)
-    compiled = clients.subscribes(rpc.client, topic.name, *expression)
+    compiled = clients.subscribes(rpc.client, group, topic.name, *expression)
     most = request.batch_size if request.batch_size > 0 else USUAL_MESSAGES
     is_ordered = rpc.server.groups.is_ordered(group)
     return MessageSelection(

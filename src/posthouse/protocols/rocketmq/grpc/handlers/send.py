@@ -1,6 +1,5 @@
 """Sends: the messages of one request, at once, later, or as half messages."""
 
-import asyncio
 import random
 import zlib
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,7 +11,6 @@ from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
 from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import AccessRefused, BadRequest, PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.protocols.noop import noop
 from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, UNIQUE_KEY
 from posthouse.protocols.rocketmq.grpc.converting import name_of, sent_message
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
@@ -77,10 +75,7 @@ async def _create_and_send(
             raise AccessRefused(f"no permission to create topic {name!r}")
 
     topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
-    answered = asyncio.Event()
-    # Nothing is awaited in between: sends keep their order.
-    _send(rpc, request, answer, name, topic, answered.set)
-    await answered.wait()  # a call whose coroutine has returned counts as never answered
+    _send(rpc, request, answer, name, topic)  # nothing is awaited in between: sends keep their order
 
 
 def _send(
@@ -89,7 +84,6 @@ def _send(
     answer: Answer[SendMessageResponse],
     name: str,
     topic: Topic,
-    answered: Callable[[], None] = noop,
 ) -> None:
     if not rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
         raise AccessRefused(f"no permission to write to topic {name!r}")
@@ -105,7 +99,6 @@ def _send(
         if not left:
             results = tuple(each for each in entries if each is not None)
             answer.give(SendMessageResponse(status=_status(results), entries=results))
-            answered()
 
     for number, each in enumerate(wanted):
         _store(rpc, topic, name, each, partial(done, number))

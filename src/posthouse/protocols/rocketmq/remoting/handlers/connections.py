@@ -1,7 +1,7 @@
 """Connected clients, as tools show them."""
 
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Final
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.protocols.rocketmq.clients import ClientConnection
@@ -13,6 +13,8 @@ from posthouse.protocols.rocketmq.codec.administration import (
 from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+
+_PASSED_ON: Final[tuple[str, ...]] = ("consumerGroup", "clientId", "jstackEnable")
 
 
 def consumers(call: Call) -> None:
@@ -53,6 +55,7 @@ def running_info(call: Call) -> Coroutine[Any, Any, None]:
 
 
 async def _running_info(call: Call, connection: ClientConnection) -> None:
-    fields = dict(call.request.fields)
+    # Not the login of the one who asks: a signature does not say which request it was for.
+    fields = {name: call.request.fields[name] for name in _PASSED_ON if name in call.request.fields}
     answer = await connection.ask(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
     call.answer(answer.code, remark=answer.remark, body=bytes(answer.body))

@@ -40,8 +40,13 @@ def query(call: Call) -> Coroutine[Any, Any, None]:
 
 
 async def _query(call: Call, name: str, topic: Topic, wanted: NameQuery, most: int) -> None:
+    async with call.connection.searching:
+        await call.connection.writable()
+        await _search(call, name, topic, wanted, most)
+
+
+async def _search(call: Call, name: str, topic: Topic, wanted: NameQuery, most: int) -> None:
     broker = call.connection.server.broker
-    await call.connection.writable()
     found = await broker.key_search.newest(topic, wanted, SearchLimits(records=most, seconds=_SECONDS))
     stored = [_stored(call, name, partition, record) for partition, record in found.records]
     if not stored:
