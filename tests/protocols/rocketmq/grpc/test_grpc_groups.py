@@ -206,9 +206,9 @@ def lag(broker: "StillBroker | AsyncBroker") -> int:
 
 async def test_heartbeats(client: MessagingClient) -> None:
     for kind in (*ClientType, 99):
-        answer = await client.beat("group", kind)  # type: ignore[arg-type]
+        answer = await client.beat("group", kind)
         assert answer.status is not None and answer.status.code == Code.OK
-        answer = await client.beat(None, kind)  # type: ignore[arg-type]
+        answer = await client.beat(None, kind)
         assert answer.status is not None and answer.status.code == Code.OK
     answer = await client.beat("a b")
     assert answer.status is not None and answer.status.code == Code.ILLEGAL_CONSUMER_GROUP
