@@ -1,4 +1,4 @@
-"""Go programs with RocketMQ's clients. They are built beside the Python packages; Go's caches are there, too."""
+"""Go programs with RocketMQ's clients. They are built beside the Python packages, and Go's caches are there."""
 
 import os
 import shutil

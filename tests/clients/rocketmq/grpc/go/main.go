@@ -109,7 +109,7 @@ func simple(topic string, group string, expression *rocketmq.FilterExpression) r
 // poll returns no messages if there are none: the client has an error for that.
 func poll(client rocketmq.SimpleConsumer, invisible time.Duration) []*rocketmq.MessageView {
 	found, err := client.Receive(context.Background(), 32, invisible)
-	if err != nil && strings.Contains(err.Error(), "40401") {
+	if err != nil && strings.Contains(err.Error(), "MESSAGE_NOT_FOUND") {
 		return nil
 	}
 	check(err)

@@ -98,7 +98,7 @@ const steps = {
     const client = await simple('exchange');
     for (const each of await received(client, 10)) {
       const sent = messages.find(({ body }) => body === text(each));
-      assert.equal(each.corrupted, false);
+      assert(!each.corrupted);
       assert.equal(each.tag, sent.tag);
       assert.deepEqual(each.keys, sent.keys);
       assert.deepEqual([...each.properties], [['tenant', 'blåu']]);
