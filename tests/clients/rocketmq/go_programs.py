@@ -1,4 +1,4 @@
-"""Go programs with RocketMQ's clients. They are built beside the Python packages, and Go's caches are there."""
+"""Go programs with RocketMQ's clients, built beside the Python packages, where Go's caches are, too."""
 
 import os
 import shutil

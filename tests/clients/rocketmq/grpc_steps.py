@@ -1,9 +1,9 @@
 """What stock gRPC clients of every language do, each in a program of its own: the same steps, topics and
 groups.
 
-A program is called with the address of the broker, `tls` or `plain`, and names of steps, which run at
-once, because they wait most of the time. It prints `done STEP` for each. `crash` sends a half message and exits
-with 7; another process with the step `takeover` is asked for it.
+A program is called with the address of the broker, `tls` or `plain`, and names of steps. All steps run at
+once, because they wait most of the time. It prints `done STEP` for each. `crash` sends a half message and
+exits with 7; another process with the step `takeover` is asked for it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""RocketMQ's client in Node.js, with TLS and without."""
+"""RocketMQ's client in Node.js, with TLS and without. With TLS it trusts only authorities that it knows."""
 
 import shutil
 import subprocess
@@ -46,6 +46,10 @@ def test_steps(node: str, tls: str, steps: tuple[str, ...], tmp_path: Path) -> N
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command = [node, str(PROGRAM), broker.address("rocketmq_grpc"), tls]
         run = partial(
-            run_program, command, home=tmp_path / "home", STEPS_PACKAGES=str(PACKAGES / "package.json")
+            run_program,
+            command,
+            home=tmp_path / "home",
+            STEPS_PACKAGES=str(PACKAGES / "package.json"),
+            GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(tmp_path / "ca.pem"),
         )
         check_steps(broker, run, steps)

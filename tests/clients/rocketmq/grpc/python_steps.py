@@ -39,7 +39,7 @@ def message(topic: str, body: str, tag: str | None = None) -> Message:
     return made
 
 
-class Committing(TransactionChecker):
+class Committing(TransactionChecker):  # type: ignore[misc]  # its package has no types
     def check(self, message: Message) -> TransactionResolution:
         assert message.body == b"left behind", message.body
         return TransactionResolution.COMMIT
@@ -119,7 +119,7 @@ def ordered() -> None:
     send("ordered", *messages)
     came: queue.Queue[str] = queue.Queue()
 
-    class Listener(MessageListener):
+    class Listener(MessageListener):  # type: ignore[misc]
         def consume(self, message: Message) -> ConsumeResult:
             came.put(message.body.decode())
             return ConsumeResult.SUCCESS
@@ -184,7 +184,7 @@ def retries() -> None:
     send("retries", message("retries", "bad"), message("retries", "good"))
     came: queue.Queue[tuple[str, int]] = queue.Queue()
 
-    class Listener(MessageListener):
+    class Listener(MessageListener):  # type: ignore[misc]
         def consume(self, message: Message) -> ConsumeResult:
             body = message.body.decode()
             came.put((body, message.delivery_attempt))
