@@ -152,7 +152,7 @@ pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
 
-test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers; fetches 150 MB the first time
+test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers; fetches 200 MB the first time
 	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py
 
 SPARK_TESTS :=

@@ -43,6 +43,12 @@ def rocketmq_5() -> Path:
     return _fetched("rocketmq", jars.ROCKETMQ_5)
 
 
+@pytest.fixture(scope="session")
+def rocketmq_grpc() -> Path:
+    _only_when_asked_for()
+    return _fetched("rocketmq-grpc", jars.ROCKETMQ_GRPC)
+
+
 def _only_when_asked_for() -> None:
     if not os.environ.get("POSTHOUSE_JAVA"):
         pytest.skip("takes a minute and fetches 100 MB: make test-java")

@@ -24,6 +24,7 @@ CONNECT = (
 ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
 """The last of 4.x."""
 ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools:5.5.0",)
+ROCKETMQ_GRPC = ("org.apache.rocketmq:rocketmq-client-java:5.2.0",)
 ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
 ROCKETMQ_SERVER = tuple(
     f"org.apache.rocketmq:rocketmq-{part}:5.5.0" for part in ("proxy", "broker", "namesrv", "tools", "client")

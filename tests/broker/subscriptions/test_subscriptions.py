@@ -56,3 +56,13 @@ async def test_a_subscription_that_is_deleted_is_gone(bench: Bench) -> None:
     assert NAME not in bench.subscriptions and list(bench.subscriptions) == []
     with pytest.raises(UnknownGroup):
         await bench.fetch(ANN)
+
+
+async def test_the_broker_stops_when_a_fetch_is_about_to_wait(bench: Bench) -> None:
+    """Nobody else wakes it any more."""
+    waiting = asyncio.ensure_future(bench.fetch(ANN, seconds=3600))
+    while not bench.subscriptions._fetching._waiting:
+        await asyncio.sleep(0)
+    bench.broker.wake_readers()
+    async with asyncio.timeout(30):
+        assert await waiting == []

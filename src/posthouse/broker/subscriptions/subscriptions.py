@@ -108,7 +108,10 @@ class Subscriptions:
         return [group for group in self if scope_of_group(group) == scope]
 
     def stop_leasing(self) -> None:
+        """Fetches that wait end, also one that is only about to wait for records."""
         self.is_closed = True
+        for group in self:
+            self._fetching.became_ready(group)
 
     async def close(self) -> None:
         self.stop_leasing()

@@ -6,8 +6,8 @@ of both read each other's.
     body                as the application gave it: compressed ones are decompressed
 """
 
-import zlib
 from collections.abc import Mapping
+from hashlib import sha1
 from typing import Final
 
 from posthouse.model.errors import InvalidTopicName
@@ -211,7 +211,11 @@ def user_properties(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def digest_of(body: bytes) -> Digest:
-    return Digest(type=DigestType.CRC32, checksum=f"{zlib.crc32(body):X}")
+    """Not CRC32, as upstream: clients disagree on how to write it. Those in Java and Go leave out zeros in
+    front, that in Python does not, and that in Node.js has a decimal number; each drops the message if the
+    text is another one. They all write SHA1 in the same way."""
+    digest = sha1(body, usedforsecurity=False).hexdigest()
+    return Digest(type=DigestType.SHA1, checksum=digest.upper())
 
 
 def _made_id(own_host: bytes, partition: int, offset: int) -> str:

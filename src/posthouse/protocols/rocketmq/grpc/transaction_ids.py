@@ -2,6 +2,7 @@
 topic's own, so that a producer decides only messages of a topic that it may write to.
 """
 
+from string import hexdigits
 from typing import Final
 
 from posthouse.model.errors import UnknownTransaction
@@ -25,9 +26,6 @@ def transaction_id(id: int) -> str:
 
 def half_message_id(transaction: str) -> int:
     """Raises UnknownTransaction."""
-    try:
-        if len(transaction) == _DIGITS:
-            return int(transaction, 16)
-    except ValueError:
-        pass
+    if len(transaction) == _DIGITS and all(each in hexdigits for each in transaction):
+        return int(transaction, 16)
     raise UnknownTransaction(f"{transaction[:50]!r} is no transaction id of this broker")

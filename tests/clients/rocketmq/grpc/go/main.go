@@ -1,0 +1,324 @@
+// The steps of `grpc_steps` with RocketMQ's gRPC client in Go.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	rocketmq "github.com/apache/rocketmq-clients/golang/v5"
+	"github.com/apache/rocketmq-clients/golang/v5/credentials"
+)
+
+const deadline = 90 * time.Second
+
+var everything = rocketmq.NewFilterExpression("*")
+
+var steps = map[string]func(){
+	"exchange":     exchange,
+	"ordered":      ordered,
+	"delayed":      delayed,
+	"transactions": transactions,
+	"crash":        crash,
+	"takeover":     takeover,
+	"filters":      filters,
+	"retries":      retries,
+	"redelivery":   redelivery,
+	"inbox":        inbox,
+}
+
+func main() {
+	rocketmq.EnableSsl = os.Args[2] == "tls"
+	rocketmq.ResetLogger()
+	var running sync.WaitGroup
+	for _, name := range os.Args[3:] {
+		running.Add(1)
+		go func() {
+			defer running.Done()
+			steps[name]()
+			fmt.Println("done " + name)
+		}()
+	}
+	running.Wait()
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func expect(found any, wanted any) {
+	if !reflect.DeepEqual(found, wanted) {
+		panic(fmt.Sprintf("found %v, wanted %v", found, wanted))
+	}
+}
+
+func config(group string) *rocketmq.Config {
+	return &rocketmq.Config{
+		Endpoint:      os.Args[1],
+		ConsumerGroup: group,
+		Credentials:   &credentials.SessionCredentials{},
+	}
+}
+
+func producer(topic string) rocketmq.Producer {
+	checker := &rocketmq.TransactionChecker{
+		Check: func(message *rocketmq.MessageView) rocketmq.TransactionResolution {
+			expect(string(message.GetBody()), "left behind")
+			return rocketmq.COMMIT
+		},
+	}
+	client, err := rocketmq.NewProducer(
+		config(""), rocketmq.WithTopics(topic), rocketmq.WithTransactionChecker(checker))
+	check(err)
+	check(client.Start())
+	return client
+}
+
+func message(topic string, body string) *rocketmq.Message {
+	return &rocketmq.Message{Topic: topic, Body: []byte(body)}
+}
+
+func send(topic string, messages ...*rocketmq.Message) {
+	client := producer(topic)
+	for _, each := range messages {
+		_, err := client.Send(context.Background(), each)
+		check(err)
+	}
+	check(client.GracefulStop())
+}
+
+func simple(topic string, group string, expression *rocketmq.FilterExpression) rocketmq.SimpleConsumer {
+	client, err := rocketmq.NewSimpleConsumer(
+		config(group),
+		rocketmq.WithSimpleAwaitDuration(2*time.Second),
+		rocketmq.WithSimpleSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: expression}),
+	)
+	check(err)
+	check(client.Start())
+	return client
+}
+
+// poll returns no messages if there are none: the client has an error for that.
+func poll(client rocketmq.SimpleConsumer, invisible time.Duration) []*rocketmq.MessageView {
+	found, err := client.Receive(context.Background(), 32, invisible)
+	if err != nil && strings.Contains(err.Error(), "MESSAGE_NOT_FOUND") {
+		return nil
+	}
+	check(err)
+	return found
+}
+
+func received(client rocketmq.SimpleConsumer, count int) []*rocketmq.MessageView {
+	late := time.Now().Add(deadline)
+	var found []*rocketmq.MessageView
+	for len(found) < count {
+		if time.Now().After(late) {
+			panic(fmt.Sprintf("%d of %d messages came", len(found), count))
+		}
+		for _, each := range poll(client, 20*time.Second) {
+			check(client.Ack(context.Background(), each))
+			found = append(found, each)
+		}
+	}
+	return found
+}
+
+// only these messages come, and no others that were sent before.
+func only(client rocketmq.SimpleConsumer, wanted ...string) {
+	var bodies []string
+	for _, each := range append(received(client, len(wanted)), poll(client, 20*time.Second)...) {
+		bodies = append(bodies, string(each.GetBody()))
+	}
+	sort.Strings(bodies)
+	expect(bodies, wanted)
+	check(client.GracefulStop())
+}
+
+func pushed(topic string, consume func(*rocketmq.MessageView) rocketmq.ConsumerResult) rocketmq.PushConsumer {
+	client, err := rocketmq.NewPushConsumer(
+		config(topic),
+		rocketmq.WithPushAwaitDuration(5*time.Second),
+		rocketmq.WithPushSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: everything}),
+		rocketmq.WithPushMessageListener(&rocketmq.FuncMessageListener{Consume: consume}),
+	)
+	check(err)
+	check(client.Start())
+	return client
+}
+
+func next(came chan string) string {
+	select {
+	case each := <-came:
+		return each
+	case <-time.After(deadline):
+		panic("a message has not come")
+	}
+}
+
+func tag(number int) string {
+	return []string{"even", "odd"}[number%2]
+}
+
+func exchange() {
+	var messages []*rocketmq.Message
+	for number := 0; number < 10; number++ {
+		made := message("exchange", fmt.Sprintf("message %d", number))
+		made.SetTag(tag(number))
+		made.SetKeys(fmt.Sprintf("key%d", number))
+		made.AddProperty("tenant", "blåu")
+		messages = append(messages, made)
+	}
+	send("exchange", messages...)
+	client := simple("exchange", "exchange", everything)
+	for _, each := range received(client, 10) {
+		number, err := strconv.Atoi(strings.Fields(string(each.GetBody()))[1])
+		check(err)
+		expect(*each.GetTag(), tag(number))
+		expect(each.GetKeys(), []string{fmt.Sprintf("key%d", number)})
+		expect(each.GetProperties(), map[string]string{"tenant": "blåu"})
+		expect(each.GetDeliveryAttempt(), int32(1))
+	}
+	check(client.GracefulStop())
+}
+
+func ordered() {
+	groups := []string{"a", "b"}
+	var messages []*rocketmq.Message
+	for number := 0; number < 10; number++ {
+		for _, group := range groups {
+			made := message("ordered", fmt.Sprintf("%s %d", group, number))
+			made.SetMessageGroup(group)
+			messages = append(messages, made)
+		}
+	}
+	send("ordered", messages...)
+	came := make(chan string, 100)
+	client := pushed("ordered", func(each *rocketmq.MessageView) rocketmq.ConsumerResult {
+		came <- string(each.GetBody())
+		return rocketmq.SUCCESS
+	})
+	following := map[string]int{}
+	for range messages {
+		words := strings.Fields(next(came))
+		expect(words[1], strconv.Itoa(following[words[0]]))
+		following[words[0]]++
+	}
+	check(client.GracefulStop())
+}
+
+func delayed() {
+	due := time.Now().Add(3 * time.Second)
+	made := message("delayed", "later")
+	made.SetDelayTimestamp(due)
+	send("delayed", made)
+	client := simple("delayed", "delayed", everything)
+	expect(string(received(client, 1)[0].GetBody()), "later")
+	if time.Now().Before(due.Truncate(time.Second)) {
+		panic("the message came too early")
+	}
+	check(client.GracefulStop())
+}
+
+func transactions() {
+	client := producer("transactions")
+	for _, body := range []string{"yes", "no"} {
+		transaction := client.BeginTransaction()
+		_, err := client.SendWithTransaction(context.Background(), message("transactions", body), transaction)
+		check(err)
+		if body == "yes" {
+			check(transaction.Commit())
+		} else {
+			check(transaction.RollBack())
+		}
+	}
+	only(simple("transactions", "transactions", everything), "yes")
+	check(client.GracefulStop())
+}
+
+func crash() {
+	client := producer("takeover")
+	_, err := client.SendWithTransaction(
+		context.Background(), message("takeover", "left behind"), client.BeginTransaction())
+	check(err)
+	os.Exit(7)
+}
+
+func takeover() {
+	client := producer("takeover")
+	only(simple("takeover", "takeover", everything), "left behind")
+	check(client.GracefulStop())
+}
+
+func filters() {
+	var messages []*rocketmq.Message
+	for _, tag := range []string{"red", "green", "blue"} {
+		made := message("filters", tag)
+		made.SetTag(tag)
+		made.AddProperty("length", strconv.Itoa(len(tag)))
+		messages = append(messages, made)
+	}
+	send("filters", messages...)
+	only(simple("filters", "tags", rocketmq.NewFilterExpression("red || blue")), "blue", "red")
+	sql := rocketmq.NewFilterExpressionWithType("length > 3", rocketmq.SQL92)
+	only(simple("filters", "sql", sql), "blue", "green")
+}
+
+func retries() {
+	send("retries", message("retries", "bad"), message("retries", "good"))
+	came := make(chan string, 100)
+	client := pushed("retries", func(each *rocketmq.MessageView) rocketmq.ConsumerResult {
+		came <- fmt.Sprintf("%s %d", each.GetBody(), each.GetDeliveryAttempt())
+		if string(each.GetBody()) == "good" {
+			return rocketmq.SUCCESS
+		}
+		return rocketmq.FAILURE
+	})
+	found := []string{next(came), next(came), next(came)}
+	sort.Strings(found)
+	expect(found, []string{"bad 1", "bad 2", "good 1"})
+	only(simple("%DLQ%retries", "undertakers", everything), "bad")
+	check(client.GracefulStop())
+}
+
+func redelivery() {
+	send("redelivery", message("redelivery", "again"))
+	client := simple("redelivery", "redelivery", everything)
+	late := time.Now().Add(deadline)
+	var attempts []int32
+	for len(attempts) < 2 {
+		if time.Now().After(late) {
+			panic(fmt.Sprintf("attempts %v", attempts))
+		}
+		for _, each := range poll(client, time.Second) {
+			attempts = append(attempts, each.GetDeliveryAttempt())
+			if len(attempts) == 2 {
+				check(client.Ack(context.Background(), each))
+			}
+		}
+	}
+	expect(attempts, []int32{1, 2})
+	check(client.GracefulStop())
+}
+
+func inbox() {
+	client := simple("inbox", "inbox", everything)
+	found := map[string]*rocketmq.MessageView{}
+	for _, each := range received(client, 2) {
+		found[string(each.GetBody())] = each
+	}
+	expect(len(found), 2)
+	tagged := found["grüße von Kafka"]
+	expect(*tagged.GetTag(), "red")
+	expect(tagged.GetKeys(), []string{"from.kafka"})
+	expect(tagged.GetProperties(), map[string]string{"tenant": "röt"})
+	expect(len(found["ohne alles"].GetKeys()), 0)
+	check(client.GracefulStop())
+}

@@ -1,0 +1,233 @@
+"""The steps of `grpc_steps` with RocketMQ's client in Python."""
+
+import os
+import queue
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from rocketmq import (
+    ClientConfiguration,
+    ConsumeResult,
+    Credentials,
+    FilterExpression,
+    Message,
+    MessageListener,
+    Producer,
+    PushConsumer,
+    SimpleConsumer,
+    TransactionChecker,
+    TransactionResolution,
+)
+from rocketmq.grpc_protocol import FilterType
+
+DEADLINE = 90.0
+ADDRESS, STEPS = sys.argv[1], sys.argv[3:]
+
+
+def configuration() -> ClientConfiguration:
+    return ClientConfiguration(ADDRESS, Credentials("", ""))
+
+
+def message(topic: str, body: str, tag: str | None = None) -> Message:
+    made = Message()
+    made.topic = topic
+    made.body = body.encode()
+    if tag is not None:
+        made.tag = tag
+    return made
+
+
+class Committing(TransactionChecker):  # type: ignore[misc]  # its package has no types
+    def check(self, message: Message) -> TransactionResolution:
+        assert message.body == b"left behind", message.body
+        return TransactionResolution.COMMIT
+
+
+def producer(topic: str) -> Producer:
+    made = Producer(configuration(), (topic,), checker=Committing())
+    made.startup()
+    return made
+
+
+def send(topic: str, *messages: Message) -> None:
+    client = producer(topic)
+    for each in messages:
+        client.send(each)
+    client.shutdown()
+
+
+def simple(
+    topic: str, expression: FilterExpression | None = None, group: str | None = None
+) -> SimpleConsumer:
+    made = SimpleConsumer(
+        configuration(), group or topic, {topic: expression or FilterExpression()}, await_duration=2
+    )
+    made.startup()
+    return made
+
+
+def received(consumer: SimpleConsumer, count: int) -> list[Message]:
+    """All of them acknowledged."""
+    late = time.monotonic() + DEADLINE
+    found: list[Message] = []
+    while len(found) < count:
+        assert time.monotonic() < late, f"{len(found)} of {count} messages came"
+        for each in consumer.receive(32, 20):
+            consumer.ack(each)
+            found.append(each)
+    return found
+
+
+def bodies(messages: Sequence[Message]) -> list[str]:
+    return sorted(each.body.decode() for each in messages)
+
+
+def only(consumer: SimpleConsumer, *wanted: str) -> None:
+    """These, and no others that were sent before."""
+    found = bodies(received(consumer, len(wanted)) + list(consumer.receive(32, 20)))
+    assert found == sorted(wanted), found
+    consumer.shutdown()
+
+
+def exchange() -> None:
+    messages = []
+    for number in range(10):
+        made = message("exchange", f"message {number}", "odd" if number % 2 else "even")
+        made.keys = f"key{number}"
+        made.add_property("tenant", "blåu")
+        messages.append(made)
+    send("exchange", *messages)
+    consumer = simple("exchange")
+    for each in received(consumer, 10):
+        number = int(each.body.decode().split()[1])
+        assert each.tag == ("odd" if number % 2 else "even"), each.tag
+        assert list(each.keys) == [f"key{number}"], each.keys
+        assert each.properties == {"tenant": "blåu"}, each.properties
+        assert each.delivery_attempt == 1
+    consumer.shutdown()
+
+
+def ordered() -> None:
+    messages = []
+    for number in range(10):
+        for group in ("a", "b"):
+            made = message("ordered", f"{group} {number}")
+            made.message_group = group
+            messages.append(made)
+    send("ordered", *messages)
+    came: queue.Queue[str] = queue.Queue()
+
+    class Listener(MessageListener):  # type: ignore[misc]
+        def consume(self, message: Message) -> ConsumeResult:
+            came.put(message.body.decode())
+            return ConsumeResult.SUCCESS
+
+    consumer = PushConsumer(configuration(), "ordered", Listener(), {"ordered": FilterExpression()})
+    consumer.startup()
+    found = [came.get(timeout=DEADLINE) for _ in range(20)]
+    for group in ("a", "b"):
+        of_group = [each for each in found if each.startswith(group)]
+        assert of_group == [f"{group} {number}" for number in range(10)], of_group
+    consumer.shutdown()
+
+
+def delayed() -> None:
+    made = message("delayed", "later")
+    begun = time.time()
+    made.delivery_timestamp = int(begun) + 3
+    send("delayed", made)
+    consumer = simple("delayed")
+    assert bodies(received(consumer, 1)) == ["later"]
+    assert time.time() >= int(begun) + 3
+    consumer.shutdown()
+
+
+def transactions() -> None:
+    client = producer("transactions")
+    for body in ("yes", "no"):
+        transaction = client.begin_transaction()
+        client.send(message("transactions", body), transaction)
+        if body == "yes":
+            transaction.commit()
+        else:
+            transaction.rollback()
+    only(simple("transactions"), "yes")
+    client.shutdown()
+
+
+def crash() -> None:
+    client = producer("takeover")
+    client.send(message("takeover", "left behind"), client.begin_transaction())
+    os._exit(7)
+
+
+def takeover() -> None:
+    client = producer("takeover")
+    only(simple("takeover"), "left behind")
+    client.shutdown()
+
+
+def filters() -> None:
+    messages = []
+    for tag in ("red", "green", "blue"):
+        made = message("filters", tag, tag)
+        made.add_property("length", str(len(tag)))
+        messages.append(made)
+    send("filters", *messages)
+    only(simple("filters", FilterExpression("red || blue"), "tags"), "red", "blue")
+    only(simple("filters", FilterExpression("length > 3", FilterType.SQL), "sql"), "green", "blue")
+
+
+def retries() -> None:
+    send("retries", message("retries", "bad"), message("retries", "good"))
+    came: queue.Queue[tuple[str, int]] = queue.Queue()
+
+    class Listener(MessageListener):  # type: ignore[misc]
+        def consume(self, message: Message) -> ConsumeResult:
+            body = message.body.decode()
+            came.put((body, message.delivery_attempt))
+            return ConsumeResult.SUCCESS if body == "good" else ConsumeResult.FAILURE
+
+    consumer = PushConsumer(configuration(), "retries", Listener(), {"retries": FilterExpression()})
+    consumer.startup()
+    found = sorted(came.get(timeout=DEADLINE) for _ in range(3))
+    assert found == [("bad", 1), ("bad", 2), ("good", 1)], found
+    only(simple("%DLQ%retries", group="undertakers"), "bad")
+    consumer.shutdown()
+
+
+def redelivery() -> None:
+    send("redelivery", message("redelivery", "again"))
+    consumer = simple("redelivery")
+    late = time.monotonic() + DEADLINE
+    attempts: list[int] = []
+    while len(attempts) < 2:
+        assert time.monotonic() < late, attempts
+        for each in consumer.receive(32, 1):
+            attempts.append(each.delivery_attempt)
+            if len(attempts) == 2:
+                consumer.ack(each)
+    assert attempts == [1, 2], attempts
+    consumer.shutdown()
+
+
+def inbox() -> None:
+    consumer = simple("inbox")
+    found = {each.body.decode(): each for each in received(consumer, 2)}
+    assert found.keys() == {"grüße von Kafka", "ohne alles"}, found
+    tagged = found["grüße von Kafka"]
+    assert (tagged.tag, list(tagged.keys), tagged.properties) == ("red", ["from.kafka"], {"tenant": "röt"})
+    consumer.shutdown()
+
+
+def run(step: str) -> None:
+    globals()[step]()
+    print(f"done {step}", flush=True)
+
+
+with ThreadPoolExecutor() as threads:
+    for ended in [threads.submit(run, step) for step in STEPS]:
+        ended.result()
+os._exit(0)  # threads of the client go on for a while

@@ -1,0 +1,20 @@
+"""RocketMQ's gRPC client in Python, as PyPI has it."""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program, thorough
+
+PROGRAM = Path(__file__).parent / "grpc" / "python_steps.py"
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.mark.parametrize("steps", [QUICK, pytest.param(STEPS, marks=thorough)], ids=["quick", "all"])
+def test_steps(steps: tuple[str, ...], tmp_path: Path) -> None:
+    with grpc_broker(tmp_path, has_tls=False) as broker:
+        command = [sys.executable, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
+        check_steps(broker, partial(run_program, command, home=tmp_path / "home"), steps)
