@@ -100,7 +100,9 @@ def _shared(leases: Leases, key: Key, found: Sequence[Lease]) -> Iterator[Anomal
         for each in settlements
         if isinstance(each, ChangeLease) and each.lasts and each.outcome is Outcome.OK
     ]
-    for hold in (_Hold(each.process, each.invoked, each.completed, each.lasts) for each in (*found, *changes)):
+    for hold in (
+        _Hold(each.process, each.invoked, each.completed, each.lasts) for each in (*found, *changes)
+    ):
         for later in found:
             if not hold.completed < later.invoked or later.completed >= hold.invoked + hold.lasts:
                 continue
@@ -142,7 +144,9 @@ class _Order:
             place = places.get(lease.offset)
             if place is None:
                 key = lease.queue, lease.value
-                place = places[lease.offset] = _Place(lease.value, -inf if key in dead else self._settled(key))
+                place = places[lease.offset] = _Place(
+                    lease.value, -inf if key in dead else self._settled(key)
+                )
             place.leases.append(lease)
             self._calls[lease.process, lease.invoked].add(lease.offset)
         self._offsets = sorted(places)
@@ -154,7 +158,9 @@ class _Order:
 
     def _settled(self, key: Key) -> float:
         asked = [
-            each.invoked for each in self._leases.settlements.get(key, ()) if not isinstance(each, ChangeLease)
+            each.invoked
+            for each in self._leases.settlements.get(key, ())
+            if not isinstance(each, ChangeLease)
         ]
         return min(asked, default=inf)
 

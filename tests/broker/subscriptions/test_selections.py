@@ -1,7 +1,7 @@
 """Members that take only some of the records, and members that take them in the order of their keys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 import pytest
 
@@ -45,8 +45,11 @@ class Some:
         self.before_lease()
         return offsets
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
-        return len(offsets)
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
+        """Nobody asks."""
+
+    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
+        return len(list(offsets))
 
 
 class Ordered:
@@ -71,8 +74,10 @@ class Ordered:
             offset for offset in offsets if not self.order.is_held(partition, subscribed, self.keys[offset])
         ]
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         self.order.lease(partition, offsets, self.keys)
+
+    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
         return 0
 
 

@@ -32,9 +32,7 @@ def message_of(topic: str, value: int, random: Random, **system: object) -> Mess
         body_encoding=Encoding.IDENTITY,
         **system,  # type: ignore[arg-type]
     )
-    return Message(
-        topic=Resource(name=topic), system_properties=properties, body=encode_value(value, random)
-    )
+    return Message(topic=Resource(name=topic), system_properties=properties, body=encode_value(value, random))
 
 
 class Sender:

@@ -29,6 +29,10 @@ class Deadlines(Generic[H]):
         self._number += 1
         heappush(self._heap, (deadline, self._number, holder))
 
+    def of(self, holder: H) -> float:
+        """Infinity if it has none."""
+        return self._at.get(holder, math.inf)
+
     def drop(self, holder: H) -> None:
         """Its lease has ended in another way."""
         self._at.pop(holder, None)

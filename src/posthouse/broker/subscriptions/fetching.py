@@ -257,19 +257,21 @@ class Fetching:
             if not runs:
                 continue
             self._leased(group, partition, subscribed)
+            if selection is not None:
+                selection.leased(partition, subscribed, _offsets(runs))
             if terms.has_dead_letters and (
                 over := [each for each in runs if each.deliveries > terms.max_deliveries]
             ):
-                dead[partition] = [offset for run in over for offset in range(run.first, run.last + 1)]
+                dead[partition] = _offsets(over)
                 runs = [each for each in runs if each.deliveries <= terms.max_deliveries]
                 if not runs:
                     continue
-            leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
+            leased = set(_offsets(runs))
             if selection is None:
                 data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
                 size = len(data)
             else:
-                data, size = b"", selection.leased(partition, subscribed, sorted(leased))
+                data, size = b"", selection.size(partition, leased)
             taken[partition] = Taken(data, runs)
             if (topic := self._storage.topics.get(partition.topic)) is not None:
                 traffic = self._traffic[topic.name]
@@ -305,3 +307,7 @@ class Fetching:
     def _end(self, partition: PartitionId, stable_only: bool) -> int:
         bounds = self._storage.bounds(partition)
         return bounds.stable if stable_only else bounds.end
+
+
+def _offsets(runs: Iterable[LeasedRun]) -> list[int]:
+    return [offset for run in runs for offset in range(run.first, run.last + 1)]

@@ -1,8 +1,9 @@
 """Order by key in a subscription: while a record with a key is leased, no other record of its partition with
-that key is given to anybody. Records of other keys are.
+that key is given to anybody. Records of other keys are. One that was leased and is not settled comes before
+those behind it, also when nobody holds it just now.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.ids import PartitionId
@@ -13,21 +14,40 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._leased: dict[PartitionId, dict[bytes, list[int]]] = {}
-        """Offsets by key; some of them may not be leased any more."""
+        """Offsets by key that were leased; some of them may be settled by now."""
 
     def __len__(self) -> int:
         return sum(map(len, self._leased.values()))
 
     def is_held(self, partition: PartitionId, subscribed: SubscribedPartition, key: bytes) -> bool:
+        return any(subscribed.holder(each) is not None for each in self._open(partition, subscribed, key))
+
+    def must_wait(
+        self,
+        partition: PartitionId,
+        subscribed: SubscribedPartition,
+        key: bytes,
+        offset: int,
+        taken: Container[int],
+    ) -> bool:
+        """Whether the record may not be given to a member together with those that it takes already: one of
+        the key is leased, or has come back since the member looked and comes first."""
+        return any(
+            subscribed.holder(each) is not None or (each < offset and each not in taken)
+            for each in self._open(partition, subscribed, key)
+        )
+
+    def _open(self, partition: PartitionId, subscribed: SubscribedPartition, key: bytes) -> list[int]:
+        """Those that are not settled; keys without any are forgotten."""
         keys = self._leased.get(partition)
         if keys is None or (offsets := keys.get(key)) is None:
-            return False
-        held = [offset for offset in offsets if subscribed.holder(offset) is not None]
-        if held:
-            keys[key] = held
-            return True
-        del keys[key]
-        return False
+            return []
+        left = [offset for offset in dict.fromkeys(offsets) if not subscribed.progress.is_settled(offset)]
+        if left:
+            keys[key] = left
+        else:
+            del keys[key]
+        return left
 
     def lease(self, partition: PartitionId, offsets: Iterable[int], keys: Mapping[int, bytes]) -> None:
         """`keys` has the key of each offset."""
@@ -36,8 +56,8 @@ class KeyOrder:
             leased.setdefault(keys[offset], []).append(offset)
 
     def tidy(self, partition: PartitionId, subscribed: SubscribedPartition) -> None:
-        """Forget keys that nobody holds: those that never come again would stay."""
+        """Forget keys whose records are settled: those that never come again would stay."""
         for key in list(self._leased.get(partition, ())):
-            self.is_held(partition, subscribed, key)
+            self._open(partition, subscribed, key)
         if not self._leased.get(partition, True):
             del self._leased[partition]

@@ -2,7 +2,7 @@
 an ordered subscription none behind a record that somebody still holds.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from posthouse.broker.subscriptions.batches import Found
@@ -35,5 +35,8 @@ class Selection(Protocol):
         """Those of the selected records that may still be leased. Called right before they are: others may
         have leased records since."""
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
-        """These are leased to the member now. Returns how many bytes they have."""
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
+        """These are leased to the member now; those that are to be dead letters are among them."""
+
+    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
+        """How many bytes these selected records have."""
