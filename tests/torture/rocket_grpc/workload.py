@@ -32,10 +32,11 @@ from tests.protocols.kafka.handlers.share_wire import lag
 from tests.torture.brokers import Addresses
 from tests.torture.recording import PATIENCE, NoProgress, Recorder
 from tests.torture.rocket_grpc.consumers import Consumer, Group
-from tests.torture.rocket_grpc.halves import HALVES, Halves, HalfSender
+from tests.torture.rocket_grpc.halves import HALVES, HalfSender, Halves
 from tests.torture.rocket_grpc.link import GrpcLink, RefusedWith, check
 from tests.torture.rocket_grpc.senders import JOBS, LANES, NOWHERE, OrderedSender, Sender
-from tests.torture.stream.links import Link, check as check_kafka, decode_value, group_link
+from tests.torture.stream.links import Link, decode_value, group_link
+from tests.torture.stream.links import check as check_kafka
 from tests.torture.stream.workload import CONFIG
 from tests.torture.workloads import Client
 

@@ -1,4 +1,4 @@
-"""Messages of one message group come one after the other, whatever happens while a consumer waits for storage."""
+"""Messages of one message group come one after the other, whatever happens while a consumer looks for some."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
