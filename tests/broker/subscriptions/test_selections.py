@@ -1,7 +1,7 @@
 """Members that take only some of the records, and members that take them in the order of their keys."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
@@ -48,8 +48,8 @@ class Some:
     def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         """Nobody asks."""
 
-    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
-        return len(list(offsets))
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
+        return len(offsets)
 
 
 class Ordered:
@@ -77,7 +77,7 @@ class Ordered:
     def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         self.order.lease(partition, offsets, self.keys)
 
-    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return 0
 
 

@@ -25,6 +25,10 @@ _SCATTERED_BYTES = 64 * 1024
 """Bytes per read if most records were delivered before, and few were released."""
 
 
+def _in_runs(runs: Iterable[LeasedRun]) -> list[int]:
+    return [offset for run in runs for offset in range(run.first, run.last + 1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     max_bytes: int
@@ -258,17 +262,17 @@ class Fetching:
                 continue
             self._leased(group, partition, subscribed)
             if selection is not None:
-                selection.leased(partition, subscribed, _offsets(runs))
+                selection.leased(partition, subscribed, _in_runs(runs))
             if terms.has_dead_letters and (
                 over := [each for each in runs if each.deliveries > terms.max_deliveries]
             ):
-                dead[partition] = _offsets(over)
+                dead[partition] = _in_runs(over)
                 runs = [each for each in runs if each.deliveries <= terms.max_deliveries]
                 if not runs:
                     continue
-            leased = set(_offsets(runs))
+            leased = _in_runs(runs)
             if selection is None:
-                data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
+                data = b"".join(found.data for found in batches if not set(leased).isdisjoint(found.offsets))
                 size = len(data)
             else:
                 data, size = b"", selection.size(partition, leased)
@@ -307,7 +311,3 @@ class Fetching:
     def _end(self, partition: PartitionId, stable_only: bool) -> int:
         bounds = self._storage.bounds(partition)
         return bounds.stable if stable_only else bounds.end
-
-
-def _offsets(runs: Iterable[LeasedRun]) -> list[int]:
-    return [offset for run in runs for offset in range(run.first, run.last + 1)]

@@ -3,7 +3,7 @@ that key is given to anybody. Records of other keys are. One that was leased and
 those behind it, also when nobody holds it just now.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.ids import PartitionId
@@ -14,7 +14,7 @@ class KeyOrder:
 
     def __init__(self) -> None:
         self._leased: dict[PartitionId, dict[bytes, list[int]]] = {}
-        """Offsets by key that were leased; some of them may be settled by now."""
+        """Offsets by key; some of them may not be leased any more."""
 
     def __len__(self) -> int:
         return sum(map(len, self._leased.values()))
@@ -28,7 +28,7 @@ class KeyOrder:
         subscribed: SubscribedPartition,
         key: bytes,
         offset: int,
-        taken: Container[int],
+        taken: set[int],
     ) -> bool:
         """Whether the record may not be given to a member together with those that it takes already: one of
         the key is leased, or has come back since the member looked and comes first."""
@@ -56,8 +56,8 @@ class KeyOrder:
             leased.setdefault(keys[offset], []).append(offset)
 
     def tidy(self, partition: PartitionId, subscribed: SubscribedPartition) -> None:
-        """Forget keys whose records are settled: those that never come again would stay."""
+        """Forget keys that nobody holds: those that never come again would stay."""
         for key in list(self._leased.get(partition, ())):
-            self._open(partition, subscribed, key)
+            self.is_held(partition, subscribed, key)
         if not self._leased.get(partition, True):
             del self._leased[partition]

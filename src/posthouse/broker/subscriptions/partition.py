@@ -177,13 +177,6 @@ class SubscribedPartition:
             self._deadlines.clear()
         return self.leased < before
 
-    def prolong(self, member: MemberId, offsets: Iterable[int], until: float) -> None:
-        """Leases of the member on these records do not end before then."""
-        for offset in offsets:
-            lease = self._leases.holders.get(offset)
-            if lease is not None and lease.member == member and self._deadlines.of(lease) < until:
-                self._lease(offset, offset, member, until)
-
     def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
         """Release all leases of the member. With `count`, they count as deliveries."""
         held = [each for each in self._leases.holders.items() if each[1].member == member]
@@ -197,6 +190,13 @@ class SubscribedPartition:
         for offset in held:
             self._release(offset, self._leases.holders[offset], terms, count=False)
         return bool(held)
+
+    def prolong(self, member: MemberId, offsets: Iterable[int], until: float) -> None:
+        """Leases of the member on these records do not end before then."""
+        for offset in offsets:
+            lease = self._leases.holders.get(offset)
+            if lease is not None and lease.member == member and self._deadlines.of(lease) < until:
+                self._lease(offset, offset, member, until)
 
     def _release(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
         if not self._leases.release(offset, lease):

@@ -2,7 +2,7 @@
 an ordered subscription none behind a record that somebody still holds.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple, Protocol
 
 from posthouse.broker.subscriptions.batches import Found
@@ -38,5 +38,5 @@ class Selection(Protocol):
     def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         """These are leased to the member now; those that are to be dead letters are among them."""
 
-    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         """How many bytes these selected records have."""

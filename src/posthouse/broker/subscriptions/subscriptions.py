@@ -27,11 +27,11 @@ from posthouse.storage.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 
-_CHECK_SECONDS = 0.1
-"""Interval of the check for expired leases."""
 _COPY_SECONDS = 60.0
 """How long copying dead letters may take. A lease that ended meanwhile would leave a message that is dead and
 alive."""
+_CHECK_SECONDS = 0.1
+"""Interval of the check for expired leases."""
 
 
 class Subscriptions:

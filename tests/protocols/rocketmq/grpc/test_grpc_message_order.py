@@ -1,4 +1,4 @@
-"""Messages of one message group come one after the other, whatever happens while a consumer looks for some."""
+"""Messages of one message group come one after the other, also while several consumers look."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -3,7 +3,7 @@ message of the same message group that somebody holds.
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
@@ -111,7 +111,7 @@ class MessageSelection:
             if passed[0] < offset and not is_taken and not subscribed.progress.is_settled(passed[0]):
                 return True
             passed.popleft()
-        taken = [each for owner, each in self.messages if owner == partition]
+        taken = {each for owner, each in self.messages if owner == partition}
         return order.must_wait(partition, subscribed, key, offset, taken)
 
     def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
@@ -120,5 +120,5 @@ class MessageSelection:
             keys = {offset: self._keys[partition, offset] for offset in offsets}
             self._order.lease(partition, offsets, keys)
 
-    def size(self, partition: PartitionId, offsets: Iterable[int]) -> int:
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return sum(len(self.messages[partition, offset].message.body) for offset in offsets)
