@@ -270,12 +270,12 @@ class Fetching:
                 runs = [each for each in runs if each.deliveries <= terms.max_deliveries]
                 if not runs:
                     continue
-            leased = _in_runs(runs)
+            leased = set(_in_runs(runs))
             if selection is None:
-                data = b"".join(found.data for found in batches if not set(leased).isdisjoint(found.offsets))
+                data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
                 size = len(data)
             else:
-                data, size = b"", selection.size(partition, leased)
+                data, size = b"", selection.size(partition, sorted(leased))
             taken[partition] = Taken(data, runs)
             if (topic := self._storage.topics.get(partition.topic)) is not None:
                 traffic = self._traffic[topic.name]
