@@ -37,6 +37,8 @@ class Half:
     """To the broker, which has to ask for it."""
     id: str = ""
     """Empty while the broker has not said it."""
+    is_deciding: bool = False
+    """One of the producers does."""
 
 
 class Halves:
@@ -121,12 +123,12 @@ class HalfSender:
         finally:
             if not is_prepared:
                 half.commit = False  # its application has not heard that it may go on
-        if not half.is_left:
+        if not half.is_left and not half.is_deciding and value in self._halves.open:
             await self._decide(link, value, half)
 
     async def _decide_open(self, link: GrpcLink) -> None:
         for value, half in list(self._halves.open.items()):
-            if half.id and not half.is_left:
+            if half.id and not half.is_left and not half.is_deciding:
                 await self._decide(link, value, half)
 
     async def _decide(self, link: GrpcLink, value: int, half: Half) -> None:
@@ -139,14 +141,16 @@ class HalfSender:
             resolution=resolution,
             source=TransactionSource.SOURCE_CLIENT,
         )
+        half.is_deciding = True
         try:
             response = await link.ask(request, EndTransactionResponse)
             check("EndTransaction", response.status)
             outcome = Outcome.OK
         finally:
+            half.is_deciding = False
             process, now = self._recorder.process(), self._recorder.now()
             self._recorder.add(End(process, invoked, now, half.transaction, half.commit, outcome))
-        self._halves.open.pop(value, None)  # another producer may have decided it, too
+        del self._halves.open[value]
         if half.commit:
             self._halves.committed.add(value)
         self._recorder.moved()
