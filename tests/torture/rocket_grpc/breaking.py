@@ -54,13 +54,17 @@ def answer_too_early() -> None:
         storing.add(task)
         task.add_done_callback(storing.discard)
 
-    SubscribedPartitions.store = stored  # type: ignore[method-assign]
+    SubscribedPartitions.store = stored  # type: ignore[method-assign, assignment]
     SubscribedPartitions.changed = lambda *_: None  # type: ignore[method-assign]
+
+
+def _never(groups: GrpcGroups, group: GroupId) -> bool:
+    return False
 
 
 def ignore_order() -> None:
     """Ordered groups get messages like any other."""
-    GrpcGroups.is_ordered = lambda groups, group: False  # type: ignore[method-assign]
+    GrpcGroups.is_ordered = _never  # type: ignore[method-assign, assignment]
 
 
 def forget_leases() -> None:
@@ -70,7 +74,7 @@ def forget_leases() -> None:
     def short(subscribed: SubscribedPartition, first: int, last: int, member: MemberId, _: float) -> None:
         lease(subscribed, first, last, member, time.monotonic() + _SHORT_LEASE_SECONDS)
 
-    SubscribedPartition._lease = short  # type: ignore[method-assign]
+    SubscribedPartition._lease = short  # type: ignore[method-assign, assignment]
 
 
 def drop_dead_letters() -> None:
@@ -89,7 +93,7 @@ def commit_everything() -> None:
     def committed(halves: HalfMessages, id: int, *, group: str, commit: bool) -> "asyncio.Future[None]":
         return decide(halves, id, group=group, commit=True)
 
-    HalfMessages.decide = committed  # type: ignore[method-assign]
+    HalfMessages.decide = committed  # type: ignore[method-assign, assignment]
 
 
 BREAKING: Final = (

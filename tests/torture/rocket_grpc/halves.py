@@ -123,15 +123,17 @@ class HalfSender:
         finally:
             if not is_prepared:
                 half.commit = False  # its application has not heard that it may go on
-        if not half.is_left and not half.is_deciding and value in self._halves.open:
+        if not half.is_left:
             await self._decide(link, value, half)
 
     async def _decide_open(self, link: GrpcLink) -> None:
         for value, half in list(self._halves.open.items()):
-            if half.id and not half.is_left and not half.is_deciding:
+            if half.id and not half.is_left:
                 await self._decide(link, value, half)
 
     async def _decide(self, link: GrpcLink, value: int, half: Half) -> None:
+        if half.is_deciding or value not in self._halves.open:
+            return  # another producer does, or has done so
         invoked, outcome = self._recorder.now(), Outcome.UNKNOWN
         resolution = TransactionResolution.COMMIT if half.commit else TransactionResolution.ROLLBACK
         request = EndTransactionRequest(

@@ -64,10 +64,10 @@ async def _acknowledge(
             each_wrong = [await _accept(rpc, group, member, partition, [offset]) for offset in offsets]
         else:
             each_wrong = [wrong] * len(offsets)
-        for offset, error in zip(offsets, each_wrong, strict=True):
-            if error is not None:
+        for offset, failure in zip(offsets, each_wrong, strict=True):
+            if failure is not None:
                 for number in numbers[offset]:
-                    statuses[number] = status_of(error)
+                    statuses[number] = status_of(failure)
     is_uniform = all(each.code == statuses[0].code for each in statuses)
     status = statuses[0] if is_uniform else Status(code=Code.MULTIPLE_RESULTS, message="the results differ")
     if status.code != Code.OK:
