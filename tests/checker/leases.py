@@ -81,10 +81,10 @@ def check_leases(history: Sequence[Operation]) -> Iterator[Anomaly]:
 
 
 def _shared(leases: Leases, key: Key, found: Sequence[Lease]) -> Iterator[Anomaly]:
-    """While a consumer has a message, no call hands it to another one, or to itself again. It surely has it from
-    the end of a call until a time after the beginning of that call. The lease ends early when the message is
-    acknowledged, made a dead letter or given back; to have asked for that may have ended it, whatever was
-    answered. Faults and takeovers end all leases."""
+    """While a consumer has a message, no call hands it to another one, or to itself again. It surely has it
+    from the end of a call until a time after the beginning of that call. The lease ends early when the
+    message is acknowledged, made a dead letter or given back; to have asked for that may have ended it,
+    whatever was answered. Faults and takeovers end all leases."""
     settlements = leases.settlements.get(key, [])
     changes = [
         each

@@ -12,6 +12,8 @@ from tests.torture.catalogue import CHANCES, CONTROL_SEED, Control
 from tests.torture.rocket_grpc.breaking import BREAKING, Broken
 from tests.torture.rocket_grpc.workload import GrpcWorkload
 
+_SHORT = 3
+"""How many of them are tried in every run of the tests."""
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
 
 
@@ -21,7 +23,13 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize(("disturb", "finding"), BREAKING, ids=[each.__name__ for each, _ in BREAKING])
+@pytest.mark.parametrize(
+    ("disturb", "finding"),
+    [
+        pytest.param(*each, id=each[0].__name__, marks=[pytest.mark.long] * (number >= _SHORT))
+        for number, each in enumerate(BREAKING)
+    ],
+)
 async def test_a_promise_broken_on_purpose_is_found(
     disturb: Callable[[], None], finding: str, place: Path
 ) -> None:
