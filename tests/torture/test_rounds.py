@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
 
 ROUNDS = 2
 _SEED = 4711
-_WITH_GRPC = {"kill", "pause", "disk-full"}
+_WITH_GRPC = {"kill", "disk-full"}
 """Kinds that are tried with consumers of gRPC. The others have them in `make torture`: a round of theirs is
 long."""
 
