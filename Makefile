@@ -169,10 +169,11 @@ explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS tim
 
 torture: MINUTES ?= 10
 KINDS ?=
+WORKLOAD ?=
 SEED ?= 1
 torture: $(BIN)/.dev  ## faults of all KINDS for MINUTES (10), or ROUNDS=kill:1000,...: docs/reliability.md
 	$(BIN)/python -m tests.torture --minutes $(MINUTES) --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
-	    --seed $(SEED) --report docs/reliability.md
+	    $(if $(WORKLOAD),--workload $(WORKLOAD)) --seed $(SEED) --report docs/reliability.md
 
 # Hosts in network namespaces need ip and tc. Their kinds are left out where namespaces cannot be made.
 HAS_IPROUTE := command -v ip >/dev/null && command -v tc >/dev/null

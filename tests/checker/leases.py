@@ -80,29 +80,19 @@ def check_leases(history: Sequence[Operation]) -> Iterator[Anomaly]:
     yield from _lost_dead_letters(leases, dead)
 
 
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """A message is a consumer's alone: surely from the end of a call until a time after its begin."""
-
-    process: int
-    invoked: int
-    completed: int
-    lasts: int
-
-
 def _shared(leases: Leases, key: Key, found: Sequence[Lease]) -> Iterator[Anomaly]:
-    """While a consumer has a message, no call hands it to another one, or to itself again. The lease ends
-    early when the message is acknowledged, made a dead letter or given back, and that has ended it if it was
-    asked for at all, whatever was answered. Faults and takeovers end all leases."""
+    """While a consumer has a message, no call hands it to another one, or to itself again. It surely has it
+    from the end of a call until a time after the beginning of that call. The lease ends early when the
+    message is acknowledged, made a dead letter or given back; to have asked for that may have ended it,
+    whatever was answered. Faults and takeovers end all leases."""
     settlements = leases.settlements.get(key, [])
     changes = [
         each
         for each in settlements
         if isinstance(each, ChangeLease) and each.lasts and each.outcome is Outcome.OK
     ]
-    for hold in (
-        _Hold(each.process, each.invoked, each.completed, each.lasts) for each in (*found, *changes)
-    ):
+    held: list[Lease | ChangeLease] = [*found, *changes]
+    for hold in held:
         for later in found:
             if not hold.completed < later.invoked or later.completed >= hold.invoked + hold.lasts:
                 continue
@@ -218,7 +208,7 @@ def _dead_too_early(leases: Leases, dead: DeadLetters) -> Iterator[Anomaly]:
         found = leases.of.get(key, [])
         first = min((each.invoked for each in found), default=0)
         attempts = max((each.attempt for each in found), default=0)
-        if attempts + leases.upsets(0 if not found else first) < dead.most_deliveries:
+        if attempts + leases.upsets(first) < dead.most_deliveries:
             text = f"{value} is a dead letter of {dead.queue} after {attempts} deliveries"
             yield Anomaly(Kind.EARLY_DEATH, text, (value,))
 

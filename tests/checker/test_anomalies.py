@@ -4,11 +4,11 @@ import pytest
 
 from tests.checker.judge import check
 from tests.checker.model.generate import generate
-from tests.checker.planting import bounds, messages, orders, records
+from tests.checker.planting import bounds, leases, messages, orders, records
 from tests.checker.planting.scene import PLANTINGS, NoOpportunity, Planting, Scene
 from tests.checker.report import WITHOUT_DURABILITY, Kind
 
-MODULES = (bounds, messages, orders, records)
+MODULES = (bounds, leases, messages, orders, records)
 """Importing them has registered what they plant."""
 TIMES = 10
 OPERATIONS = 600

@@ -16,7 +16,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.torture.campaign import Kind, MakeWorkload, Verdict, run_campaign
-from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, Entry
+from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, WORKLOADS, Entry, of_workload
 from tests.torture.cluster.catalogue import ENTRIES as CLUSTER_ENTRIES
 from tests.torture.mounts import why_not
 from tests.torture.network.catalogue import ENTRIES as NETWORK_ENTRIES
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
         share = math.ceil(options.rounds[_OF_ALL] / len(usual))
         options.rounds = {entry.name: share for entry in usual}
     kinds = options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual)
-    entries = chosen_entries(kinds)
+    entries = _with_workload(chosen_entries(kinds), options.workload)
     run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
     deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
     try:
         with make_progress(run, deadline) as progress:
             for entry, rounds, seed in _schedule(entries, options, progress):
-                if entry.name not in run.figures:
+                if entry.row not in run.figures:
                     _try_control(entry, run, progress)
                 _torture(entry, rounds, seed, run, progress)
     finally:
@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         "--cluster", action="store_true", help="several brokers on PostgreSQL, if no kinds are named"
     )
     parser.add_argument("--kinds", default="", help=f"which faults, with commas: {', '.join(BY_NAME)}")
+    parser.add_argument("--workload", choices=WORKLOADS, help="only this one, in rows of its own")
     parser.add_argument(
         "--rounds",
         type=_rounds,
@@ -118,7 +119,15 @@ def _command(options: argparse.Namespace) -> str:
         parts.append(f"MINUTES={options.minutes:g}")
         if options.kinds:
             parts.append(f"KINDS={shlex.quote(options.kinds)}")
+    if options.workload:
+        parts.append(f"WORKLOAD={options.workload}")
     return " ".join([*parts, f"SEED={options.seed}"])
+
+
+def _with_workload(entries: list[Entry], workload: str | None) -> list[Entry]:
+    if workload is None:
+        return entries
+    return [chosen for entry in entries if (chosen := of_workload(entry, workload)) is not None]
 
 
 def _schedule(
@@ -189,7 +198,7 @@ def _try_control(entry: Entry, run: Run, progress: Progress) -> None:
         if found:
             break
         progress.say(f"{name}: found nothing in {verdict.rounds} rounds, {_where(name)}")
-    run.of(entry.name).control = found
+    run.of(entry.row).control = found
     progress.say(f"{entry.name}: control {f'caught ({found})' if found else 'MISSED'}")
 
 
@@ -200,16 +209,16 @@ def _torture(entry: Entry, rounds: int, seed: int, run: Run, progress: Progress)
         *(entry.make(), workload, rounds, seed),
         name=name,
         is_good=lambda verdict: not verdict.anomalies,
-        on_round=lambda: progress.round(entry.name),
+        on_round=lambda: progress.round(entry.row),
     )
-    figures = run.of(entry.name)
+    figures = run.of(entry.row)
     figures.campaigns += 1
     figures.rounds += verdict.rounds
     figures.operations += verdict.operations
     figures.faults += verdict.faults.total()
     figures.anomalies += len(verdict.anomalies)
     figures.seconds += verdict.seconds
-    progress.campaign(entry.name)
+    progress.campaign(entry.row)
     if verdict.anomalies:
         progress.say(f"{name}: {len(verdict.anomalies)} anomalies, {_where(name)}")
         for anomaly in verdict.anomalies[:5]:

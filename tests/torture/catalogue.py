@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from tests.torture.kinds.pausing import Pause
 from tests.torture.kinds.power_cut import PowerCut
 from tests.torture.queues.workload import QueueWorkload
 from tests.torture.rocket.workload import RocketWorkload
+from tests.torture.rocket_grpc.workload import GrpcWorkload
 from tests.torture.stream.workload import StreamWorkload
 
 
@@ -48,13 +49,35 @@ class Entry:
     control: Control
     needs_mount: bool = False
     needs_namespaces: bool = False
-    workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload, RocketWorkload)
+    workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload, RocketWorkload, GrpcWorkload)
     rounds: int = 25
     """In one campaign: one data directory and one history."""
+    title: str = ""
+    """In reports, if it is not the name."""
 
     @property
     def name(self) -> str:
         return self.make().name
+
+    @property
+    def row(self) -> str:
+        """Its name in reports."""
+        return self.title or self.name
+
+
+WORKLOADS: dict[str, MakeWorkload] = {
+    "streams": StreamWorkload,
+    "queues": QueueWorkload,
+    "rocketmq": RocketWorkload,
+    "rocketmq-grpc": GrpcWorkload,
+}
+"""Those of one broker, by name."""
+
+
+def of_workload(entry: Entry, name: str) -> Entry | None:
+    """The kind of fault with this workload alone, if it strikes that."""
+    chosen = tuple(each for each in entry.workloads if getattr(each, "func", each) is WORKLOADS[name])
+    return replace(entry, workloads=chosen, title=f"{entry.name}, {name}") if chosen else None
 
 
 LOST = "lost write|unseen after drain|inconsistent offset|dirty visibility|committed offset went back"
@@ -74,7 +97,12 @@ ENTRIES = (
     Entry(
         ClockJump,
         Control(ClockJump, "OFFSET_OUT_OF_RANGE|expired", workload(retention_ms="3600000")),
-        workloads=(StreamWorkload, QueueWorkload, partial(RocketWorkload, delays=False)),
+        workloads=(
+            StreamWorkload,
+            QueueWorkload,
+            partial(RocketWorkload, delays=False),
+            partial(GrpcWorkload, delays=False),
+        ),
     ),
     Entry(
         DamagedFiles,

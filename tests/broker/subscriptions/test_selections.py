@@ -54,7 +54,10 @@ class Some:
         self.before_lease()
         return offsets
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
+        """Nobody asks."""
+
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return len(offsets)
 
 
@@ -83,8 +86,10 @@ class Ordered:
             offset for offset in offsets if not self.order.is_held(partition, subscribed, self.keys[offset])
         ]
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         self.order.lease(partition, offsets, self.keys)
+
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return 0
 
 

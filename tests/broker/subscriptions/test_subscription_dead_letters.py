@@ -182,3 +182,37 @@ async def test_their_topic_takes_every_record_of_the_source(bench: Bench) -> Non
 def test_topics_that_are_none_of_dead_letters(name: str) -> None:
     with pytest.raises(InvalidConfig, match="begins with"):
         GroupConfig().with_overrides({"errors.deadletterqueue.topic.name": name})
+
+
+async def test_a_lease_does_not_end_while_its_record_is_copied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record would be dead, and be delivered again."""
+    await bench.produce(b"a")
+    await bench.fetch(ANN, lock_seconds=1)
+    copy = bench.subscriptions._dead_letters.copy
+
+    async def slow(*arguments: Any) -> None:
+        bench.clock.advance(2)
+        await bench.subscriptions.tick()
+        assert await bench.fetch(BOB) == []
+        await copy(*arguments)
+
+    monkeypatch.setattr(bench.subscriptions._dead_letters, "copy", slow)
+    assert await bench.say(ANN, 0, 0, Verdict.REJECT) is None
+    assert len(await dead(bench)) == 1 and floor(bench) == 1
+
+
+async def test_a_longer_lease_stays_when_its_record_cannot_be_copied(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"a")
+    await bench.fetch(ANN, lock_seconds=1000)
+
+    async def fail(*_: object) -> None:
+        raise Unavailable("on purpose")
+
+    monkeypatch.setattr(bench.subscriptions._dead_letters, "copy", fail)
+    assert isinstance(await bench.say(ANN, 0, 0, Verdict.REJECT), Unavailable)
+    bench.clock.advance(900)
+    assert await bench.fetch(BOB) == []

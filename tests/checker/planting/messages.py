@@ -24,13 +24,14 @@ def lost_before_the_end(scene: Scene) -> None:
     drained.values.remove(value)
 
 
-@plants(Kind.LOST_MESSAGE)
+@plants(Kind.LOST_MESSAGE, Kind.LANE_ORDER)
 def gone_without_acknowledgement(scene: Scene) -> None:
     left = {(drained.queue, value) for drained in scene.all(Drained) for value in drained.values}
     key = scene.any(
         key
         for key in scene.queues.acks
         if key not in left and scene.queues.publishes[key].outcome is Outcome.OK
+        if key[1] not in scene.queues.dead.get(key[0], ())
     )
     for ack in scene.queues.acks[key]:
         scene.history.remove(ack)
@@ -112,12 +113,13 @@ def _is_in_order(scene: Scene, drained: Drained, one: int, other: int) -> bool:
 
 @plants(Kind.UNMARKED_REDELIVERY, Kind.QUEUE_ORDER)
 def mark_forgotten(scene: Scene) -> None:
+    recorded = set(map(id, scene.all(Deliver)))  # others are parts of leases
     again = scene.any(
         later
         for deliveries in scene.queues.deliveries.values()
         for earlier in deliveries
         for later in deliveries
-        if later.redelivered and not earlier.redelivered
+        if later.redelivered and not earlier.redelivered and id(later) in recorded
         if _calm(scene, _publish(scene, later.queue, later.value), max(earlier.at, later.at))
     )
     again.redelivered = False

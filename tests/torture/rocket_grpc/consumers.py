@@ -99,6 +99,8 @@ class Consumer:
         """Of a call whose answer was lost: its messages come again at once."""
         self._held: deque[Held] = deque()
         """What it has received and not heard of again, also on the connection before."""
+        self._invisible: dict[int, Held] = {}
+        """By value: what it has given back, to come again later. If it leaves that is at once."""
         self._turn = 0
         self.received: list[int] = []
 
@@ -213,6 +215,8 @@ class Consumer:
         for each in some:
             await self._change(link, each, milliseconds)
             self._drop([each])
+            if milliseconds and self._is_push:
+                self._invisible[each.value] = each
             milliseconds = 0
 
     async def _change(self, link: GrpcLink, held: Held, milliseconds: int) -> None:
@@ -263,9 +267,10 @@ class Consumer:
             response = await link.ask(request, NotifyClientTerminationResponse)
             check("NotifyClientTermination", response.status)
         finally:
-            for each in self._held:
+            for each in (*self._held, *self._invisible.values()):
                 self._note_change(each, invoked, 0, Outcome.UNKNOWN)
         self._held.clear()
+        self._invisible.clear()
         self._id = self._new_id()
 
 

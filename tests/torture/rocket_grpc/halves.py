@@ -37,6 +37,8 @@ class Half:
     """To the broker, which has to ask for it."""
     id: str = ""
     """Empty while the broker has not said it."""
+    is_deciding: bool = False
+    """One of the producers does."""
 
 
 class Halves:
@@ -130,6 +132,8 @@ class HalfSender:
                 await self._decide(link, value, half)
 
     async def _decide(self, link: GrpcLink, value: int, half: Half) -> None:
+        if half.is_deciding or value not in self._halves.open:
+            return  # another producer does, or has done so
         invoked, outcome = self._recorder.now(), Outcome.UNKNOWN
         resolution = TransactionResolution.COMMIT if half.commit else TransactionResolution.ROLLBACK
         request = EndTransactionRequest(
@@ -139,14 +143,16 @@ class HalfSender:
             resolution=resolution,
             source=TransactionSource.SOURCE_CLIENT,
         )
+        half.is_deciding = True
         try:
             response = await link.ask(request, EndTransactionResponse)
             check("EndTransaction", response.status)
             outcome = Outcome.OK
         finally:
+            half.is_deciding = False
             process, now = self._recorder.process(), self._recorder.now()
             self._recorder.add(End(process, invoked, now, half.transaction, half.commit, outcome))
-        self._halves.open.pop(value, None)  # another producer may have decided it, too
+        del self._halves.open[value]
         if half.commit:
             self._halves.committed.add(value)
         self._recorder.moved()

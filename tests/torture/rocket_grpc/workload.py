@@ -33,7 +33,7 @@ from tests.torture.brokers import Addresses
 from tests.torture.recording import PATIENCE, NoProgress, Recorder
 from tests.torture.rocket_grpc.consumers import Consumer, Group
 from tests.torture.rocket_grpc.halves import HALVES, HalfSender, Halves
-from tests.torture.rocket_grpc.link import GrpcLink, RefusedWith, check
+from tests.torture.rocket_grpc.link import GrpcLink, check
 from tests.torture.rocket_grpc.senders import JOBS, LANES, NOWHERE, OrderedSender, Sender
 from tests.torture.stream.links import Link, decode_value, group_link
 from tests.torture.stream.links import check as check_kafka
@@ -82,6 +82,7 @@ class GrpcWorkload:
             for topic in (JOBS, LANES, HALVES):
                 await wire.create_topic(topic, _QUEUES, **CONFIG)
             for group in GROUPS:
+                await wire.create_topic(f".DLQ.{group.name}", 1, **CONFIG)
                 if group.is_ordered:
                     await _configure(wire, group.name, "rocketmq.fifo.enable", "true")
                 if group.most_deliveries != _USUAL_DELIVERIES:
@@ -100,8 +101,9 @@ class GrpcWorkload:
             self._note_publishes()
             for group in GROUPS:
                 await self._drain(addresses, group)
-                dead = await _dead_letters(link, group)
-                self._recorder.add(DeadLetters(group.queue, group.most_deliveries, dead))
+                dead = await read_to_the_end(link, (f"%DLQ%{group.name}", 0))
+                values = [value for _, value in dead.records]
+                self._recorder.add(DeadLetters(group.queue, group.most_deliveries, values))
 
     async def _final_reads(self, link: GrpcLink) -> list[FinalRead]:
         wanted = set().union(*(each.delayed for each in self._senders))
@@ -212,13 +214,3 @@ async def read_to_the_end(link: GrpcLink, partition: Partition) -> FinalRead:
         found, offset = await pulled(link, partition, offset)
         records += found
     return FinalRead(partition, True, 0, response.offset, records)
-
-
-async def _dead_letters(link: GrpcLink, group: Group) -> list[int]:
-    try:
-        read = await read_to_the_end(link, (f"%DLQ%{group.name}", 0))
-    except RefusedWith as refusal:
-        if refusal.code != Code.TOPIC_NOT_FOUND:
-            raise
-        return []
-    return [value for _, value in read.records]

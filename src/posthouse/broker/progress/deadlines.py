@@ -34,6 +34,10 @@ class Deadlines(Generic[H]):
         self._number += 1
         heappush(self._heap, (deadline, self._number, holder))
 
+    def of(self, holder: H) -> float:
+        """Infinity if it has none."""
+        return self._at.get(holder, math.inf)
+
     def shorten(self, holder: H, deadline: float) -> None:
         """No-op if the holder has an earlier deadline, or none."""
         if self._at.get(holder, deadline) > deadline:

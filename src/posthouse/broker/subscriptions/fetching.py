@@ -25,6 +25,10 @@ _SCATTERED_BYTES = 64 * 1024
 """Bytes per read if most records were delivered before, and few were released."""
 
 
+def _in_runs(runs: Iterable[LeasedRun]) -> list[int]:
+    return [offset for run in runs for offset in range(run.first, run.last + 1)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     max_bytes: int
@@ -297,19 +301,21 @@ class Fetching:
             if not runs:
                 continue
             self._leased(group, partition, subscribed)
+            if selection is not None:
+                selection.leased(partition, subscribed, _in_runs(runs))
             if terms.has_dead_letters and (
                 over := [each for each in runs if each.deliveries > terms.max_deliveries]
             ):
-                dead[partition] = [offset for run in over for offset in range(run.first, run.last + 1)]
+                dead[partition] = _in_runs(over)
                 runs = [each for each in runs if each.deliveries <= terms.max_deliveries]
                 if not runs:
                     continue
-            leased = {offset for run in runs for offset in range(run.first, run.last + 1)}
+            leased = set(_in_runs(runs))
             if selection is None:
                 data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
                 size = len(data)
             else:
-                data, size = b"", selection.leased(partition, subscribed, sorted(leased))
+                data, size = b"", selection.size(partition, sorted(leased))
             taken[partition] = Taken(data, runs)
             if (topic := self._storage.topics.get(partition.topic)) is not None:
                 traffic = self._traffic[topic.name]

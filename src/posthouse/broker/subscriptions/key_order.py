@@ -1,5 +1,6 @@
 """Order by key in a subscription: while a record with a key is leased, no other record of its partition with
-that key is given to anybody. Records of other keys are.
+that key is given to anybody. Records of other keys are. One that was leased and is not settled comes before
+those behind it, also when nobody holds it just now.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,15 +25,34 @@ class KeyOrder:
         return sum(map(len, self._leased.values()))
 
     def is_held(self, partition: PartitionId, subscribed: SubscribedPartition, key: bytes) -> bool:
+        return any(subscribed.holder(each) is not None for each in self._open(partition, subscribed, key))
+
+    def must_wait(
+        self,
+        partition: PartitionId,
+        subscribed: SubscribedPartition,
+        key: bytes,
+        offset: int,
+        taken: set[int],
+    ) -> bool:
+        """Whether the record may not be given to a member together with those that it takes already: one of
+        the key is leased, or has come back since the member looked and comes first."""
+        return any(
+            subscribed.holder(each) is not None or (each < offset and each not in taken)
+            for each in self._open(partition, subscribed, key)
+        )
+
+    def _open(self, partition: PartitionId, subscribed: SubscribedPartition, key: bytes) -> list[int]:
+        """Those that are not settled; keys without any are forgotten."""
         keys = self._leased.get(partition)
         if keys is None or (offsets := keys.get(key)) is None:
-            return False
-        held = [offset for offset in offsets if subscribed.holder(offset) is not None]
-        if held:
-            keys[key] = held
-            return True
-        del keys[key]
-        return False
+            return []
+        left = [offset for offset in dict.fromkeys(offsets) if not subscribed.progress.is_settled(offset)]
+        if left:
+            keys[key] = left
+        else:
+            del keys[key]
+        return left
 
     def lease(self, partition: PartitionId, offsets: Iterable[int], keys: Mapping[int, bytes]) -> None:
         """`keys` has the key of each offset."""

@@ -252,6 +252,13 @@ class SubscribedPartition:
             self._release(offset, self._leases.holders[offset], terms, count=False)
         return bool(held)
 
+    def prolong(self, member: MemberId, offsets: Iterable[int], until: float) -> None:
+        """Leases of the member on these records do not end before then."""
+        for offset in offsets:
+            lease = self._leases.holders.get(offset)
+            if lease is not None and lease.member == member and self._deadlines.of(lease) < until:
+                self._lease(offset, offset, member, until)
+
     def _release(self, offset: int, lease: RecordLease, terms: LeaseTerms, *, count: bool = True) -> None:
         if not self._leases.release(offset, lease):
             return

@@ -38,5 +38,8 @@ class Selection(Protocol):
         """Those of the selected records that may still be leased. Called right before they are: others may
         have leased records since."""
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
-        """These are leased to the member now. Returns how many bytes they have."""
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
+        """These are leased to the member now; those that are to be dead letters are among them."""
+
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
+        """How many bytes these selected records have."""

@@ -27,6 +27,9 @@ from posthouse.storage.shared_state import SharedState
 
 log = logging.getLogger(__name__)
 
+_COPY_SECONDS = 60.0
+"""How long copying dead letters may take. A lease that ended meanwhile would leave a message that is dead and
+alive."""
 _CHECK_SECONDS = 0.1
 """Interval of the check for expired leases."""
 _BURY_AGAIN_SECONDS = 10.0
@@ -208,6 +211,7 @@ class Subscriptions:
                 if rules.dead_letters is not None and (
                     rejected := _rejected(subscribed.check_held(member, acknowledgements))
                 ):
+                    subscribed.prolong(member, rejected, now + _COPY_SECONDS)
                     await self._dead_letters.copy(group, partition, rejected, rules.dead_letters)
                     now = self._clock.monotonic()
                     if self._partitions.find(group, partition) is not subscribed:

@@ -2,7 +2,8 @@
 message of the same message group that somebody holds.
 """
 
-from collections.abc import Callable, Hashable, Iterable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
@@ -43,6 +44,9 @@ class MessageSelection:
         self._order = order
         self._bytes = 0
         self._keys: dict[tuple[PartitionId, int], bytes] = {}
+        self._passed: dict[tuple[PartitionId, bytes], deque[int]] = {}
+        """Of an ordered group, by message group: what had to wait. Those behind wait, too, though what they
+        wait for may be settled while storage is read."""
         self.messages: dict[tuple[PartitionId, int], SelectedMessage] = {}
 
     def begin(self) -> None:
@@ -76,7 +80,8 @@ class MessageSelection:
                 break
             if self._order is not None:
                 key = message.properties.get(SHARDING_KEY, "").encode()
-                if self._order.is_held(partition, subscribed, key):
+                if self._must_wait(self._order, partition, subscribed, key, offset):
+                    self._passed.setdefault((partition, key), deque()).append(offset)
                     continue
                 self._keys[partition, offset] = key
             self.messages[partition, offset] = SelectedMessage(message, record.timestamp)
@@ -90,13 +95,35 @@ class MessageSelection:
         order = self._order
         if order is None:
             return offsets
-        keys = {self._keys[partition, offset] for offset in offsets}
-        held = {key for key in keys if order.is_held(partition, subscribed, key)}
-        return [offset for offset in offsets if self._keys[partition, offset] not in held]
+        confirmed: set[int] = set()
+        for offset in offsets:
+            key = self._keys[partition, offset]
+            if not order.must_wait(partition, subscribed, key, offset, confirmed):
+                confirmed.add(offset)
+        return sorted(confirmed)
 
-    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> int:
+    def _must_wait(
+        self,
+        order: KeyOrder,
+        partition: PartitionId,
+        subscribed: SubscribedPartition,
+        key: bytes,
+        offset: int,
+    ) -> bool:
+        passed = self._passed.get((partition, key))
+        while passed:
+            is_taken = (partition, passed[0]) in self.messages
+            if passed[0] < offset and not is_taken and not subscribed.progress.is_settled(passed[0]):
+                return True
+            passed.popleft()
+        taken = {each for owner, each in self.messages if owner == partition}
+        return order.must_wait(partition, subscribed, key, offset, taken)
+
+    def leased(self, partition: PartitionId, subscribed: SubscribedPartition, offsets: list[int]) -> None:
         if self._order is not None:
             self._order.tidy(partition, subscribed)
             keys = {offset: self._keys[partition, offset] for offset in offsets}
             self._order.lease(partition, offsets, keys)
+
+    def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return sum(len(self.messages[partition, offset].message.body) for offset in offsets)

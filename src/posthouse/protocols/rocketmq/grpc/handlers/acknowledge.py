@@ -1,7 +1,6 @@
 """What becomes of received messages: acknowledged, kept for longer or back after a while, or dead."""
 
 from collections.abc import Coroutine, Sequence
-from itertools import chain
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Operation
@@ -58,12 +57,17 @@ async def _acknowledge(
             partition = topic.partition(receipt.partition)
             valid.setdefault((partition, receipt.member), {}).setdefault(receipt.offset, []).append(number)
     for (partition, member), numbers in valid.items():
-        said = [Acknowledgement(offset, offset, [Verdict.ACCEPT]) for offset in sorted(numbers)]
-        results = await rpc.server.broker.subscriptions.acknowledge(group, member, {partition: said})
-        wrong = results[partition]
-        if wrong is not None:
-            for number in chain.from_iterable(numbers.values()):
-                statuses[number] = status_of(wrong)
+        offsets = sorted(numbers)
+        wrong = await _accept(rpc, group, member, partition, offsets)
+        if isinstance(wrong, NotLeased) and len(offsets) > 1:
+            # A lease has just ended. The others are acknowledged all the same.
+            each_wrong = [await _accept(rpc, group, member, partition, [offset]) for offset in offsets]
+        else:
+            each_wrong = [wrong] * len(offsets)
+        for offset, failure in zip(offsets, each_wrong, strict=True):
+            if failure is not None:
+                for number in numbers[offset]:
+                    statuses[number] = status_of(failure)
     is_uniform = all(each.code == statuses[0].code for each in statuses)
     status = statuses[0] if is_uniform else Status(code=Code.MULTIPLE_RESULTS, message="the results differ")
     if status.code != Code.OK:
@@ -75,6 +79,15 @@ async def _acknowledge(
         for number, entry in enumerate(entries)
     )
     answer.give(AckMessageResponse(status=status, entries=results_of))
+
+
+async def _accept(
+    rpc: Rpc, group: GroupId, member: MemberId, partition: PartitionId, offsets: Sequence[int]
+) -> PosthouseError | None:
+    """All of them, or none."""
+    said = [Acknowledgement(offset, offset, [Verdict.ACCEPT]) for offset in offsets]
+    results = await rpc.server.broker.subscriptions.acknowledge(group, member, {partition: said})
+    return results[partition]
 
 
 def change_invisible_duration(
