@@ -1,7 +1,7 @@
 """`make bench-rocketmq`: measure beside the real RocketMQ, and write docs/benchmarks-rocketmq.md.
 
-Everything runs in a network namespace of its own, so it needs to be root, or user namespaces. Jars are fetched
-before that. A trial (`--quick`, or anything else that is not the full run) writes no page unless it is asked to.
+Everything runs in a network namespace of its own, so it needs to be root, or user namespaces. Jars are
+fetched before that. A trial (`--quick`, or anything but the full run) writes no page unless told to.
 """
 
 import argparse

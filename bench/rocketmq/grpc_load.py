@@ -21,15 +21,17 @@ def send(endpoints: str, topic: str, size: int, seconds: float) -> dict[str, flo
     body = b"x" * size
     begin = time.perf_counter() + _WARM_UP
     times: list[float] = []
+    sent = 0
     while (began := time.perf_counter()) < begin + seconds:
         message = Message()
         message.topic, message.body = topic, body
         producer.send(message)
+        sent += 1
         if began >= begin:
             times.append(time.perf_counter() - began)
     producer.shutdown()
     times.sort()
-    return {"rate": len(times) / seconds, "p50_ms": times[len(times) // 2] * 1000}
+    return {"rate": len(times) / seconds, "p50_ms": times[len(times) // 2] * 1000, "sent": sent}
 
 
 def receive(endpoints: str, topic: str, _: int, seconds: float) -> dict[str, float]:
@@ -46,7 +48,7 @@ def receive(endpoints: str, topic: str, _: int, seconds: float) -> dict[str, flo
             count += 1
     took = time.perf_counter() - began
     consumer.shutdown()
-    return {"rate": count / took}
+    return {"rate": count / took, "sent": count}
 
 
 def _received(consumer: SimpleConsumer, *, is_first: bool) -> list[Message]:

@@ -1,5 +1,7 @@
-"""The brokers that are compared, each on a fresh directory. Both use the ports that RocketMQ's users know, so
-all of this runs in a network namespace of its own (`__main__`); upstream cannot bind its gRPC port to loopback.
+"""The brokers that are compared, each on a fresh directory.
+
+Both use the ports that RocketMQ's users know, and upstream cannot bind its gRPC port to loopback: so all of
+this runs in a network namespace of its own (`__main__`).
 """
 
 import json

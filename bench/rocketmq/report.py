@@ -16,19 +16,22 @@ from bench.spark.figures import Spread
 DOCUMENT: Final = Path("docs/benchmarks-rocketmq.md")
 INTRODUCTION: Final = """# Benchmarks beside RocketMQ
 
-`{command}` made this page at commit {commit}{reservation}. It shows Posthouse beside RocketMQ {version}, the real server, on the
-same machine, with the same clients. The machine is small and shared with other work, so single figures vary by a factor of two.
-Trust the **ratios**: peers take turns, a ratio is taken within each round, and above 1 Posthouse is better, whatever is
-measured. A figure is the middle of {rounds} rounds with the smallest and the largest; backlog and delay are measured once.
+`{command}` made this page at commit {commit}{reservation}. It shows Posthouse beside RocketMQ {version},
+the real server, on the same machine, with the same clients. The machine is small and shared with other
+work, so single figures vary by a factor of two. Trust the **ratios**: peers take turns, a ratio is taken
+within each round, and above 1 Posthouse is better, whatever is measured. A figure is the middle of
+{rounds} rounds with the smallest and the largest; backlog and delay are measured once.
 
-- **Promises differ.** Posthouse answers a send when the message is synced to disk. RocketMQ answers from memory and syncs
-  every 500 ms (`ASYNC_FLUSH`, its default): a power cut may take what it has acknowledged.
-- **RocketMQ**: name server, and broker and proxy in one process (`ProxyStartup -pm local`) with a heap of 1 GiB; memory is that of
-  this process. Its files are mapped into memory, so its resident memory contains page cache; the row *without mapped files* does not.
-- **Remoting**: the Java client {version}, with its own settings. Each thread sends one message of {size} B and waits for the
-  answer. The push consumer has its 20 threads and finds {consumed:,} messages.
-- **gRPC**: `rocketmq-python-client`, one client, one request at a time. The client itself needs more time for a request than
-  the broker.
+- **Promises differ.** Posthouse answers a send when the message is synced to disk. RocketMQ answers from
+  memory and syncs every 500 ms (`ASYNC_FLUSH`, its default): a power cut may take what it has
+  acknowledged.
+- **RocketMQ**: name server, and broker and proxy in one process (`ProxyStartup -pm local`) with a heap
+  of 1 GiB; memory is that of this process. Its files are mapped into memory, so its resident memory
+  contains page cache; the row *without mapped files* does not.
+- **Remoting**: the Java client {version}, with its own settings. Each thread sends one message of {size}
+  B and waits for the answer. The push consumer has its 20 threads and finds {consumed:,} messages.
+- **gRPC**: `rocketmq-python-client`, one client, one request at a time. The client itself needs more
+  time for a request than the broker.
 - Broker and clients share the machine's cores, in a network namespace of their own, on loopback.
 
 {machine}"""

@@ -6,7 +6,7 @@ from typing import Final
 
 from bench.processes import Served
 from bench.rocketmq.figures import Row
-from bench.rocketmq.loads import Loads
+from bench.rocketmq.loads import Loads, Measured
 from bench.rocketmq.peers import anonymous_mib, peak_mib
 from bench.rocketmq.plan import Plan
 
@@ -39,12 +39,15 @@ def sending(run: Run) -> None:
     run.loads.java("create", "sends")
     for threads, aim in ((1, None), (_THREADS, 1.0)):
         name = f"send, {threads} thread{'s' if threads > 1 else ''}"
+        used = run.served.cpu_seconds()
         found = run.loads.java("send", "sends", run.plan.size, threads, milliseconds)
+        used = run.served.cpu_seconds() - used
         row = Row(section=_REMOTING, name=name, unit="messages/s", least_ratio=aim)
         run.record(row, found["rate"])
         for share in (50, 99):
             row = Row(section=_REMOTING, name=f"{name}, latency, {share} %", unit="ms", is_less_better=True)
             run.record(row, found[f"p{share}_ms"])
+        _record_cpu(run, _REMOTING, name, used, found)
     found = run.loads.java("transactions", "sends", run.plan.size, _THREADS, milliseconds)
     row = Row(section=_REMOTING, name=f"transactional send, {_THREADS} threads", unit="messages/s")
     run.record(row, found["rate"])
@@ -65,12 +68,18 @@ def consuming(run: Run) -> None:
 def grpc(run: Run) -> None:
     plan = run.plan
     run.loads.java("create", "grpc")
+    used = run.served.cpu_seconds()
     found = run.loads.grpc("send", "grpc", plan.size, plan.seconds)
     row = Row(section=_GRPC, name="send", unit="messages/s", least_ratio=GRPC_AIM)
     run.record(row, found["rate"])
+    _record_cpu(run, _GRPC, "send", run.served.cpu_seconds() - used, found)
     run.loads.java("fill", "grpc", plan.size, BATCH // 10, 1, int(plan.seconds * 2000))
+    used = run.served.cpu_seconds()
     found = run.loads.grpc("receive", "grpc", plan.size, plan.seconds)
-    run.record(Row(section=_GRPC, name="receive 32, acknowledge each", unit="messages/s"), found["rate"])
+    used = run.served.cpu_seconds() - used
+    name = "receive 32, acknowledge each"
+    run.record(Row(section=_GRPC, name=name, unit="messages/s"), found["rate"])
+    _record_cpu(run, _GRPC, name, used, found)
 
 
 def backlog(run: Run) -> None:
@@ -109,6 +118,11 @@ def delay(run: Run) -> None:
     ):
         row = Row(section=section, name=name, unit=unit, is_less_better=unit != "messages/s")
         run.record(row, found[key])
+
+
+def _record_cpu(run: Run, section: str, name: str, seconds: float, found: Measured) -> None:
+    row = Row(section=section, name=f"{name}, processor time of the broker", unit="µs", is_less_better=True)
+    run.record(row, seconds / found["sent"] * 1e6)
 
 
 def _record_memory(run: Run, section: str) -> None:

@@ -9,6 +9,7 @@ from tools.conformance import amqplib, kafka_path, kafka_python, librdkafka, lib
 from tools.conformance.kombu import KOMBU, PY_AMQP
 from tools.conformance.report import Progressing
 from tools.conformance.results import SuiteRun, TestResult
+from tools.conformance.rocketmq import answers
 from tools.conformance.workspace import Workspace
 
 
@@ -45,12 +46,14 @@ _PLAIN: dict[str, Suite] = {
     KOMBU.name: KOMBU,
     PY_AMQP.name: PY_AMQP,
     amqplib.NAME: amqplib,
+    answers.NAME: answers,
 }
 """All but librdkafka, whose tests come in more than one way."""
 
 PROTOCOLS = {
     "kafka": (kafka_python.NAME, librdkafka.NAME),
     "amqp": (pika.NAME, KOMBU.name, PY_AMQP.name, amqplib.NAME),
+    "rocketmq": (answers.NAME,),
 }
 SUITES = tuple(suite for suites in PROTOCOLS.values() for suite in suites)
 

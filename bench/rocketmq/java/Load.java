@@ -74,7 +74,7 @@ public class Load {
         byte[] body = body(size);
         long begin = now() + WARM_UP_MS, end = begin + milliseconds;
         List<List<Long>> times = new ArrayList<>();
-        AtomicLong failed = new AtomicLong();
+        AtomicLong failed = new AtomicLong(), sent = new AtomicLong();
         List<Thread> running = new ArrayList<>();
         for (int number = 0; number < threads; number++) {
             List<Long> mine = new ArrayList<>();
@@ -86,6 +86,7 @@ public class Load {
                         ? producer.sendMessageInTransaction(new Message(topic, body), null).getSendStatus() == SendStatus.SEND_OK
                         : producer.send(new Message(topic, body)).getSendStatus() == SendStatus.SEND_OK;
                     long took = System.nanoTime() - began;
+                    sent.incrementAndGet();
                     if (!good) failed.incrementAndGet();
                     else if (now() >= begin && now() < end) mine.add(took);
                 }
@@ -94,8 +95,8 @@ public class Load {
         for (Thread each : running) each.join();
         producer.shutdown();
         long[] all = times.stream().flatMap(List::stream).mapToLong(each -> each).sorted().toArray();
-        return String.format("{\"rate\": %.1f, \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"failed\": %d}",
-            all.length * 1000.0 / milliseconds, of(all, 0.5) / 1e6, of(all, 0.99) / 1e6, failed.get());
+        return String.format("{\"rate\": %.1f, \"p50_ms\": %.3f, \"p99_ms\": %.3f, \"sent\": %d, \"failed\": %d}",
+            all.length * 1000.0 / milliseconds, of(all, 0.5) / 1e6, of(all, 0.99) / 1e6, sent.get(), failed.get());
     }
 
     /** Batches, as fast as they go. */

@@ -10,19 +10,21 @@ from posthouse.model.errors import CorruptBatch, RecordTooLarge
 from posthouse.protocols.rocketmq.codec.codes import Compression, MessageFlag
 from posthouse.records.compression import Codec, decompress
 
+_COMPRESSED = int(MessageFlag.COMPRESSED)  # a plain number: operators of flags take a microsecond
+_COMPRESSION = int(MessageFlag.COMPRESSION)
 _SHIFT = 8
 _GZIP = 16
 """In the window bits: with the head and tail of gzip."""
-_CODECS = {Compression.LZ4: Codec.LZ4, Compression.ZSTD: Codec.ZSTD}
+_CODECS: dict[int, Codec] = {Compression.LZ4: Codec.LZ4, Compression.ZSTD: Codec.ZSTD}
 
 
 def plain_body(body: bytes, system_flags: int, limit: int) -> bytes:
     """Raises CorruptBatch, and RecordTooLarge if it would have more than `limit` bytes."""
-    if not system_flags & MessageFlag.COMPRESSED:
+    if not system_flags & _COMPRESSED:
         return body
     if len(body) > limit:  # zlib may take long to find nothing in it
         raise RecordTooLarge(f"the compressed body has more than {limit} bytes")
-    codec = _CODECS.get((system_flags & MessageFlag.COMPRESSION) >> _SHIFT)  # type: ignore[call-overload]
+    codec = _CODECS.get((system_flags & _COMPRESSION) >> _SHIFT)
     if codec is not None:
         return decompress(codec, body, max_output=limit)
     return _inflated(body, limit, zlib.MAX_WBITS)

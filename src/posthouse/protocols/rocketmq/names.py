@@ -2,6 +2,7 @@
 log letters, digits, `_`, `-` and `.`: so a `.` there stands for a `%` here, and either is understood.
 """
 
+from functools import lru_cache
 from typing import Final
 
 from posthouse.model.errors import InvalidTopicName
@@ -16,6 +17,8 @@ DEAD_LETTERS: Final = "%DLQ%"
 DEFAULT_TOPIC: Final = "TBW102"
 """Producers ask for its route when a topic does not exist: that says how the topic would be created."""
 _LONGEST: Final = 127
+_REMEMBERED: Final = 1024
+"""Names that were checked: each request checks one or two."""
 _LONGEST_GROUP: Final = MAX_NAME_LENGTH - len(RETRY)
 _RESERVED: Final = frozenset(
     {
@@ -36,6 +39,7 @@ SYSTEM_TOPICS: Final = (DEFAULT_TOPIC, REPLY_TOPIC)
 """That have a route, and are no topics of the log."""
 
 
+@lru_cache(_REMEMBERED)  # of good names only: an error is raised anew
 def topic_name(name: str) -> str:
     """The name in the log. Raises InvalidTopicName."""
     translated = name.replace("%", ".")

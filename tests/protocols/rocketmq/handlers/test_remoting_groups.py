@@ -113,11 +113,15 @@ async def test_settings_that_groups_do_not_have(
     assert list(broker.app.broker.topics) == []
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"{}", b"[]", b'{"groupName":5}', configuration("a b"), configuration("")]
-)
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"groupName":5}'])
 async def test_bodies_that_are_no_group(client: RemotingClient, body: bytes) -> None:
     assert (await client.request(CREATE, None, body)).code == ResponseCode.MESSAGE_ILLEGAL
+
+
+@pytest.mark.parametrize("name", ["a b", ""])
+async def test_names_that_no_group_can_have(client: RemotingClient, name: str) -> None:
+    answer = await client.request(CREATE, None, configuration(name))
+    assert answer.code == ResponseCode.INVALID_PARAMETER
 
 
 async def test_a_group_with_consumers_is_not_deleted(

@@ -86,7 +86,7 @@ async def test_commits(broker: AsyncBroker, client: RemotingClient, topic: bytes
     assert (await client.request(UPDATE, place())).code == ResponseCode.SYSTEM_ERROR
     for name in ("", "a b", "g" * 300):
         answer = await client.request(UPDATE, place(name, commitOffset=1))
-        assert answer.code == ResponseCode.MESSAGE_ILLEGAL
+        assert answer.code == ResponseCode.INVALID_PARAMETER
 
 
 async def test_an_offset_that_overtakes_is_the_last(client: RemotingClient, topic: bytes) -> None:

@@ -72,7 +72,7 @@ async def test_a_handle_is_for_its_topic(broker: AsyncBroker, client: RemotingCl
 async def test_requests_without_their_fields(client: RemotingClient) -> None:
     for fields in ({"topic": "t"}, {"recallHandle": "x"}):
         assert (await client.request(RequestCode.RECALL_MESSAGE, fields)).code == Code.SYSTEM_ERROR
-    assert (await recall(client, "x", "no topic!")).code == Code.MESSAGE_ILLEGAL
+    assert (await recall(client, "x", "no topic!")).code == Code.INVALID_PARAMETER
 
 
 async def test_a_restart(tmp_path: Path) -> None:

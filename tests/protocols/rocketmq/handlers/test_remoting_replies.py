@@ -97,7 +97,7 @@ async def test_replies_that_are_refused(client: RemotingClient, asking: Remoting
     ):
         fields = client.send_fields(topic, properties=properties)
         assert (await client.request(RequestCode.SEND_REPLY_MESSAGE_V2, fields, b"pong")).code == code
-    assert (await client.send(TOPIC, b"stored")).code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await client.send(TOPIC, b"stored")).code == ResponseCode.INVALID_PARAMETER
     assert asking.pushed.empty()
 
 

@@ -117,7 +117,7 @@ async def test_what_cannot_be_reset(client: RemotingClient, topic: None) -> None
     assert await code(topic="none") == ResponseCode.TOPIC_NOT_EXIST
     assert await code(group="none") == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
     assert await code(queueId=2) == ResponseCode.TOPIC_NOT_EXIST
-    assert await code(group="") == ResponseCode.MESSAGE_ILLEGAL
+    assert await code(group="") == ResponseCode.INVALID_PARAMETER
     assert await code(timestamp="now") == ResponseCode.SYSTEM_ERROR
     assert await committed(client) == 10
 

@@ -177,10 +177,9 @@ class RemotingConnection(asyncio.Protocol):
 
     def _start(self, request: Command) -> None:
         code = request.code
-        size = len(request.body)
-        for name, value in request.fields.items():
-            size += len(name) + len(value)
-        held = size + _CALL_BYTES + _FIELD_BYTES * len(request.fields)
+        fields = request.fields
+        size = len(request.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
+        held = size + _CALL_BYTES + _FIELD_BYTES * len(fields)
         metrics = self.server.requests.of(PROTOCOL, API_NAMES.get(code, UNKNOWN_API))
         call = Call(self, request, held, metrics, self._loop.time())
         self._calls += 1

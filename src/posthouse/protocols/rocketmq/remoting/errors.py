@@ -7,6 +7,7 @@ from posthouse.model.errors import (
     AccessRefused,
     BadRequest,
     InvalidFilter,
+    InvalidTopicName,
     LoginFailed,
     NotFound,
     PosthouseError,
@@ -22,11 +23,12 @@ _CODES: Final = (
     (AccessRefused, ResponseCode.NO_PERMISSION),
     (LoginFailed, ResponseCode.NO_PERMISSION),
     (InvalidFilter, ResponseCode.SUBSCRIPTION_PARSE_FAILED),
+    (InvalidTopicName, ResponseCode.INVALID_PARAMETER),
     (BadRequest, ResponseCode.MESSAGE_ILLEGAL),
     (Malformed, ResponseCode.MESSAGE_ILLEGAL),
     (Unavailable, ResponseCode.SERVICE_NOT_AVAILABLE),
 )
-"""Producers in Java try 1, 2, 14, 16, 17, 204, 205 and 1500 again, not 13."""
+"""Producers in Java try 1, 2, 14, 16, 17, 204, 205 and 1500 again, not 13 and 29."""
 
 
 class Refused(Exception):

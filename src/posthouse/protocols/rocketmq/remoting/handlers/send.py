@@ -153,7 +153,8 @@ def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
         queue = random.randrange(topic.partitions)
     elif queue >= topic.partitions:
         raise Refused(
-            ResponseCode.SYSTEM_ERROR, f"topic {wanted.topic!r} has {topic.partitions} queues, and no {queue}"
+            ResponseCode.INVALID_PARAMETER,
+            f"topic {wanted.topic!r} has {topic.partitions} queues, and no {queue}",
         )
     body = plain_body(wanted.message.body, wanted.system_flags, topic.config.max_message_bytes)
     wanted.message.body = body
