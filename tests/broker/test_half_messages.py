@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from posthouse.broker.half_messages import half_messages
+from posthouse.broker.half_messages import half_messages, recent_messages
+from posthouse.broker.half_messages.checks import CHECK_SECONDS, MOST_CHECKS
 from posthouse.broker.half_messages.decisions import BLOCK, KEPT
 from posthouse.broker.half_messages.half_log import TOPIC_NAME
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.broker.half_messages.half_messages import CHECK_SECONDS, MOST_CHECKS, PARKED_TOPIC
+from posthouse.broker.half_messages.parking import PARKED_TOPIC
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import (
@@ -189,7 +190,7 @@ async def test_a_restart(
     tmp_path: Path, clock: ManualClock, is_cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_cached:
-        monkeypatch.setattr(half_messages, "_CACHED_BYTES", 0)
+        monkeypatch.setattr(recent_messages, "CACHED_BYTES", 0)
     async with running(tmp_path, clock) as rig:
         topic = await new_topic(rig)
         ids = [await prepare(rig, topic, b"%d" % number, partition=number % 3) for number in range(6)]
@@ -202,7 +203,7 @@ async def test_a_restart(
         clock.advance(6)
         await rig.broker.half_messages.check()
         assert producers.ids == ids[2:]
-        assert [message.value for _, message in producers.asked] == [b"2", b"3", b"4", b"5"]
+        assert [message.content.value for _, message in producers.asked] == [b"2", b"3", b"4", b"5"]
         await decide(rig, ids[0], commit=True)
         with pytest.raises(AlreadyDecided):
             await decide(rig, ids[1], commit=True)
@@ -229,8 +230,9 @@ async def test_producers_are_asked_until_they_decide(clock: ManualClock) -> None
         await rig.broker.half_messages.check()
         assert producers.ids == [id]
         [(_, message)] = producers.asked
-        assert (message.topic, message.partition, message.key) == ("t", 2, b"k")
-        assert (message.value, message.headers, message.group) == (b"v", HEADERS, "g")
+        content = message.content
+        assert (content.exchange, content.partition, content.key) == ("t", 2, b"k")
+        assert (content.value, content.headers, message.group) == (b"v", HEADERS, "g")
         clock.advance(CHECK_SECONDS)
         await rig.broker.half_messages.check()
         assert producers.ids == [id, id]
