@@ -28,6 +28,7 @@ Version 1, of older brokers, is a record for a partition. Its headers are those 
          …     …  the message's value, to the end
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
 from struct import Struct
@@ -79,10 +80,7 @@ class HalfMessage:
         content = self.content
         if content.partition is not None:
             return (content.exchange,)
-        if content.exchange:
-            return (topic_name(content.namespace, content.exchange),)
-        keys = (content.key, *content.more_keys)
-        return tuple(topic_name(content.namespace, key.decode(errors="replace")) for key in keys)
+        return topics_of_publish(content.namespace, content.exchange, (content.key, *content.more_keys))
 
     @property
     def full_name(self) -> FullName:
@@ -122,6 +120,13 @@ class HalfMessage:
     def fingerprint(self) -> bytes:
         """The same for messages that differ in nothing but the time of their preparation."""
         return blake2b(self.encode(), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def topics_of_publish(namespace: str, exchange: str, keys: Iterable[bytes]) -> tuple[str, ...]:
+    """The topic of the exchange; of the default one, which has none, those of the queues."""
+    if exchange:
+        return (topic_name(namespace, exchange),)
+    return tuple(topic_name(namespace, key.decode(errors="replace")) for key in keys)
 
 
 def decode(record: RawRecord) -> HalfMessage:

@@ -190,9 +190,8 @@ class HalfMessages:
         RecordTooLarge, InvalidTimestamp, InvalidRecord, and what `prepare` does about names and numbers."""
         namespace.check_size(namespace.exchange(exchange), key, value, envelope)
         now = self._clock.now_ms()
-        namespace.stored_publish(
-            exchange, key, b"", envelope, now + envelope.delay_ms
-        )  # refused too late else
+        # A delay that is too long must not be found out by the commit.
+        namespace.stored_publish(exchange, key, b"", envelope, now + envelope.delay_ms)
         content = namespace.stored_publish(exchange, key, value, envelope, now)
         message = HalfMessage(
             group=group,
@@ -253,9 +252,7 @@ class HalfMessages:
         """Raises UnknownTransaction."""
         known = self._names.find(name)
         if known is None:
-            raise UnknownTransaction(
-                f"nothing is known of half message {name.name!r} of group {name.group!r}"
-            )
+            raise UnknownTransaction(f"group {name.group!r} has no half message {name.name!r}")
         if known.id is None:
             raise UnknownTransaction(f"half message {name.name!r} is not on disk yet: wait for its confirm")
         return known.id
