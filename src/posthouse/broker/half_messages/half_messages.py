@@ -102,7 +102,7 @@ class HalfMessages:
         self._decisions.load(self._storage.take_state(Space.HALF_MESSAGES))
         async for id, message in self._log.scan():
             if message.name:
-                self._names.add(message.full_name, message.fingerprint, id)
+                self._names.add(message, message.fingerprint, id)
             if self._decisions.outcome(id) is None:
                 self._prepared(id, message)
             elif message.name:
@@ -215,7 +215,7 @@ class HalfMessages:
         if len(self._undecided) >= MOST_UNDECIDED:
             raise Unavailable(f"{MOST_UNDECIDED} half messages are undecided; decide some of them first")
         if name is not None:
-            self._names.add(name, fingerprint)
+            self._names.add(message, fingerprint)
 
         def written(result: int | PosthouseError) -> None:
             if isinstance(result, int):
@@ -262,10 +262,16 @@ class HalfMessages:
         known = self._undecided.get(id)
         return () if known is None else known.topics
 
+    def topics_of_name(self, name: FullName) -> Sequence[str]:
+        """The same, also of one that was decided; nothing if there is no such message."""
+        known = self._names.find(name)
+        return () if known is None else known.topics
+
     async def message(self, id: int) -> HalfMessage:
-        """Of one that is undecided. Raises UnknownTransaction, Unavailable and DataDamaged."""
-        if id not in self._undecided:
-            raise UnknownTransaction(f"there is no undecided half message {id}")
+        """One that the log still has, decided or not. Raises UnknownTransaction, Unavailable and
+        DataDamaged."""
+        if not self._log.start <= id < self._log.end:
+            raise UnknownTransaction(f"nothing is known of half message {id}")
         messages = await self._messages([id])
         if id not in messages:
             raise DataDamaged(f"half message {id} cannot be read")

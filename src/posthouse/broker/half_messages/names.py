@@ -6,10 +6,11 @@ producer that was not told whether its message is stored may repeat itself, and 
 
 from collections import OrderedDict
 from collections.abc import Callable
+from sys import intern
 from typing import Final, TypeAlias
 
 from posthouse.broker.half_messages.decisions import BLOCK, KEPT
-from posthouse.broker.half_messages.half_message import FullName
+from posthouse.broker.half_messages.half_message import FullName, HalfMessage
 from posthouse.model.errors import PosthouseError
 
 MOST_DECIDED: Final = KEPT * BLOCK
@@ -19,11 +20,12 @@ Stored: TypeAlias = Callable[[int | PosthouseError], None]
 
 
 class Named:
-    __slots__ = ("fingerprint", "id", "waiting")
+    __slots__ = ("fingerprint", "id", "topics", "waiting")
 
-    def __init__(self, fingerprint: bytes, id: int | None) -> None:
+    def __init__(self, message: HalfMessage, fingerprint: bytes, id: int | None) -> None:
         self.fingerprint = fingerprint
         """See `HalfMessage.fingerprint`."""
+        self.topics = tuple(map(intern, message.topics))
         self.id = id
         """None as long as it is written."""
         self.waiting: list[Stored] = []
@@ -38,9 +40,8 @@ class Names:
     def find(self, name: FullName) -> Named | None:
         return self._undecided.get(name) or self._decided.get(name)
 
-    def add(self, name: FullName, fingerprint: bytes, id: int | None = None) -> Named:
-        named = self._undecided[name] = Named(fingerprint, id)
-        return named
+    def add(self, message: HalfMessage, fingerprint: bytes, id: int | None = None) -> None:
+        self._undecided[message.full_name] = Named(message, fingerprint, id)
 
     def written(self, name: FullName, result: int | PosthouseError) -> None:
         """The message is durable, or could not be written: then its name is free again."""

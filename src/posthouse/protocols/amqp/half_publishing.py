@@ -12,7 +12,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import FullName, topics_of_publish
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.routing.exchange import Exchange
-from posthouse.model.errors import PosthouseError, Unavailable, UnknownTransaction
+from posthouse.model.errors import PosthouseError, Unavailable
 from posthouse.protocols.amqp.acknowledgements import Confirms, Part
 from posthouse.protocols.amqp.errors import (
     Refused,
@@ -116,14 +116,8 @@ def _check_prepare(channel: HalfChannel, publish: HalfPublish, wish: HalfWish, e
 
 
 def _check_decision(session: Session, wish: HalfWish) -> None:
-    if not session.is_guarded:
-        return
-    half_messages = session.half_messages
-    try:
-        topics = half_messages.topics_of(half_messages.id_of(_full_name(session, wish)))
-    except UnknownTransaction:
-        return  # the nack says so
-    _check_topics(session, topics)
+    if session.is_guarded:
+        _check_topics(session, session.half_messages.topics_of_name(_full_name(session, wish)))
 
 
 def _check_topics(session: Session, topics: Sequence[str]) -> None:
