@@ -47,7 +47,7 @@ def test_a_producer_that_dies_is_replaced(rabbit: Rabbit, connection: Any, chann
     died = subprocess.run([sys.executable, "-c", _DIES, rabbit.url, queues], timeout=60, check=False)
     assert died.returncode == 7
     assert get(channel, queues) is None
-    decided = set()
+    decided: set[bytes] = set()
 
     def asked(_: Any, method: Any, properties: Any, body: bytes) -> None:
         assert properties.headers == {"x-half-message": "check", "x-producer-group": queues}
