@@ -3,32 +3,41 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from posthouse.broker.half_messages import half_messages
+from posthouse.broker.half_messages import half_messages, names, recent_messages
+from posthouse.broker.half_messages.checks import CHECK_SECONDS, MOST_CHECKS
 from posthouse.broker.half_messages.decisions import BLOCK, KEPT
 from posthouse.broker.half_messages.half_log import TOPIC_NAME
-from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.broker.half_messages.half_messages import CHECK_SECONDS, MOST_CHECKS, PARKED_TOPIC
+from posthouse.broker.half_messages.half_message import FullName, HalfMessage, decode
+from posthouse.broker.half_messages.parking import PARKED_TOPIC
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import (
     AlreadyDecided,
+    DataDamaged,
+    InvalidTimestamp,
     MissingKeys,
+    NameTaken,
     PosthouseError,
     RecordTooLarge,
     Unavailable,
+    UnknownExchange,
     UnknownPartition,
     UnknownTopic,
     UnknownTransaction,
 )
 from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section, encode_section
+from posthouse.records.raw import RawRecord
 from posthouse.storage.operations import Operation
 from posthouse.storage.spaces import Space
-from tests.broker.queues.rig import Rig, running, settle_turns, values_of
+from tests.broker.queues.rig import PLAIN, Rig, running, settle_turns, values_of
 from tests.broker.test_record_waves import batches
 
 HEADERS = encode_section([(b"TAGS", b"red")])
@@ -68,12 +77,47 @@ async def prepare(
     return id
 
 
+async def prepare_routed(
+    rig: Rig,
+    value: bytes,
+    *,
+    name: str,
+    exchange: str = "",
+    key: bytes = b"q",
+    envelope: Envelope = PLAIN,
+    first_check_seconds: int = 6,
+) -> int:
+    """The same for an exchange."""
+    stored: asyncio.Future[int | PosthouseError] = asyncio.get_running_loop().create_future()
+    rig.broker.half_messages.prepare_routed(
+        rig.namespace,
+        exchange,
+        key,
+        value,
+        envelope,
+        group="g",
+        name=name,
+        first_check_seconds=first_check_seconds,
+        stored=stored.set_result,
+    )
+    id = await stored
+    assert isinstance(id, int), id
+    return id
+
+
 async def decide(rig: Rig, id: int, *, commit: bool, group: str = "g") -> None:
     await rig.broker.half_messages.decide(id, group=group, commit=commit)
 
 
 async def values(rig: Rig, topic: Topic, partition: int = 0) -> list[bytes]:
     return [record.value for batch in await batches(rig, topic, partition) for record in batch]
+
+
+def refusing(operations: Sequence[Operation]) -> "asyncio.Future[object]":
+    """A commit that fails."""
+    failed: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    failed.set_exception(Unavailable("the disk is full"))
+    return failed
 
 
 class Producers:
@@ -189,7 +233,7 @@ async def test_a_restart(
     tmp_path: Path, clock: ManualClock, is_cached: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not is_cached:
-        monkeypatch.setattr(half_messages, "_CACHED_BYTES", 0)
+        monkeypatch.setattr(recent_messages, "CACHED_BYTES", 0)
     async with running(tmp_path, clock) as rig:
         topic = await new_topic(rig)
         ids = [await prepare(rig, topic, b"%d" % number, partition=number % 3) for number in range(6)]
@@ -202,7 +246,7 @@ async def test_a_restart(
         clock.advance(6)
         await rig.broker.half_messages.check()
         assert producers.ids == ids[2:]
-        assert [message.value for _, message in producers.asked] == [b"2", b"3", b"4", b"5"]
+        assert [message.content.value for _, message in producers.asked] == [b"2", b"3", b"4", b"5"]
         await decide(rig, ids[0], commit=True)
         with pytest.raises(AlreadyDecided):
             await decide(rig, ids[1], commit=True)
@@ -229,8 +273,9 @@ async def test_producers_are_asked_until_they_decide(clock: ManualClock) -> None
         await rig.broker.half_messages.check()
         assert producers.ids == [id]
         [(_, message)] = producers.asked
-        assert (message.topic, message.partition, message.key) == ("t", 2, b"k")
-        assert (message.value, message.headers, message.group) == (b"v", HEADERS, "g")
+        content = message.content
+        assert (content.exchange, content.partition, content.key) == ("t", 2, b"k")
+        assert (content.value, content.headers, message.group) == (b"v", HEADERS, "g")
         clock.advance(CHECK_SECONDS)
         await rig.broker.half_messages.check()
         assert producers.ids == [id, id]
@@ -314,12 +359,7 @@ async def test_a_commit_that_fails_leaves_it_undecided(
         ids = [await prepare(rig, topic, b"%d" % number) for number in range(2)]
         commit = rig.storage.commit
 
-        def fail(operations: Sequence[Operation]) -> "asyncio.Future[object]":
-            failed: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-            failed.set_exception(Unavailable("the disk is full"))
-            return failed
-
-        monkeypatch.setattr(rig.storage, "commit", fail)
+        monkeypatch.setattr(rig.storage, "commit", refusing)
         with pytest.raises(Unavailable, match="the disk is full"):
             await decide(rig, ids[0], commit=True)
         monkeypatch.setattr(rig.storage, "commit", commit)
@@ -378,6 +418,164 @@ async def test_what_is_decided_is_freed(tmp_path: Path) -> None:
             await decide(rig, oldest, commit=True)
         with pytest.raises(AlreadyDecided):
             await decide(rig, half_log.end - 1, commit=True)
+
+
+async def test_messages_for_exchanges_are_routed_when_they_are_committed(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    """With all that they have, also after a restart: delays and times to live begin with the commit."""
+    envelope = replace(PLAIN, expires_in_ms=1000, priority=2)
+    late = replace(PLAIN, headers=HEADERS, delay_ms=5000, headers_when_due=PLAIN.headers)
+    async with running(tmp_path, clock) as rig:
+        await rig.queue("q", max_priority=3)
+        await rig.queue("delayed")
+        await rig.exchange("x", delayed=True)
+        await rig.bind("x", "delayed")
+        await prepare_routed(rig, b"mortal", name="mortal", envelope=envelope)
+        await prepare_routed(rig, b"late", name="late", exchange="x", envelope=late)
+        assert rig.broker.half_messages.topics_of(1) == ("x",)
+    clock.advance(60)
+    async with running(tmp_path, clock) as rig:
+        for id in range(2):
+            assert await rig.broker.half_messages.decide(id, group="g", commit=True)
+        [message] = await rig.found("q").peek(10)
+        assert (message.value, message.lane) == (b"mortal", rig.found("q").lane_for(2))
+        clock.advance(1)
+        assert await rig.found("q").get() is None, "expired a second after it was committed"
+        assert await rig.found("delayed").peek(10) == []
+        clock.advance(4)
+        async with asyncio.timeout(30):
+            while not (found := await rig.found("delayed").peek(10)):
+                await asyncio.sleep(0.01)
+        assert [(each.value, each.headers) for each in found] == [(b"late", PLAIN.headers)]
+
+
+async def test_a_message_that_can_never_be_published_is_not_prepared() -> None:
+    async with running() as rig:
+        await rig.exchange("x", delayed=True)
+        with pytest.raises(InvalidTimestamp):
+            await prepare_routed(rig, b"v", name="n", exchange="x", envelope=replace(PLAIN, delay_ms=2**60))
+        with pytest.raises(UnknownExchange):
+            await prepare_routed(rig, b"v", name="n", exchange="missing")
+        with pytest.raises(UnknownTransaction, match="group 'g' has no half message 'n'"):
+            rig.broker.half_messages.id_of(FullName("/", "g", "n"))
+
+
+async def test_a_commit_tells_whether_a_queue_has_got_it() -> None:
+    async with running() as rig:
+        id = await prepare_routed(rig, b"v", name="n", key=b"nowhere")
+        assert not await rig.broker.half_messages.decide(id, group="g", commit=True)
+
+
+async def test_names_survive_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as rig:
+        await rig.queue("q")
+        for name in ("open", "decided"):
+            await prepare_routed(rig, b"v", name=name)
+        await decide(rig, 1, commit=True)
+    async with running(tmp_path) as rig:
+        half = rig.broker.half_messages
+        assert [half.id_of(FullName("/", "g", name)) for name in ("open", "decided")] == [0, 1]
+        assert await prepare_routed(rig, b"v", name="open") == 0
+        with pytest.raises(NameTaken, match="group 'g' has another half message with the name 'open'"):
+            await prepare_routed(rig, b"other", name="open")
+        with pytest.raises(AlreadyDecided, match="'decided' was committed before"):
+            await prepare_routed(rig, b"v", name="decided")
+        await decide(rig, 1, commit=True)
+        with pytest.raises(AlreadyDecided):
+            await decide(rig, 1, commit=False)
+        assert len(half) == 1
+
+
+async def test_a_name_whose_message_is_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running() as rig:
+        await rig.queue("q")
+        half = rig.broker.half_messages
+        first = asyncio.create_task(prepare_routed(rig, b"v", name="n"))
+        await asyncio.sleep(0)
+        with pytest.raises(UnknownTransaction, match="is not on disk yet"):
+            half.id_of(FullName("/", "g", "n"))
+        again = asyncio.create_task(prepare_routed(rig, b"v", name="n"))
+        with pytest.raises(NameTaken):
+            await prepare_routed(rig, b"other", name="n")
+        assert set(await asyncio.gather(first, again)) == {0}
+        commit = rig.storage.commit
+        monkeypatch.setattr(rig.storage, "commit", refusing)
+        first = asyncio.create_task(prepare_routed(rig, b"v", name="m"))
+        await asyncio.sleep(0)
+        again = asyncio.create_task(prepare_routed(rig, b"v", name="m"))
+        results = await asyncio.gather(first, again, return_exceptions=True)
+        assert all("the disk is full" in str(each) for each in results)
+        monkeypatch.setattr(rig.storage, "commit", commit)
+        assert await prepare_routed(rig, b"other", name="m") == 1, "the name is free again"
+
+
+async def test_names_of_messages_that_were_decided_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(names, "MOST_DECIDED", 2)
+    async with running() as rig:
+        await rig.queue("q")
+        for number in range(3):
+            await decide(rig, await prepare_routed(rig, b"v", name=f"n{number}"), commit=False)
+        half = rig.broker.half_messages
+        assert half.id_of(FullName("/", "g", "n1")) == 1
+        with pytest.raises(UnknownTransaction):
+            half.id_of(FullName("/", "g", "n0"))
+
+
+async def test_a_decision_that_fails_does_not_end_the_checks(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(clock=clock) as rig:
+        topic = await new_topic(rig)
+        producers = Producers(rig, "g")
+        id = await prepare(rig, topic, b"v")
+        with monkeypatch.context() as patch:
+            patch.setattr(rig.storage, "commit", refusing)
+            deciding = rig.broker.half_messages.decide(id, group="g", commit=True)
+            clock.advance(6)
+            await rig.broker.half_messages.check()
+            with pytest.raises(Unavailable):
+                await deciding
+        assert producers.ids == []
+        clock.advance(CHECK_SECONDS)
+        await rig.broker.half_messages.check()
+        assert producers.ids == [id]
+
+
+def test_messages_of_the_first_version() -> None:
+    """As brokers before exchanges and names have written them."""
+    stored = bytes.fromhex("0101000000020000003c0000000100000001000000026774") + b"k1" + b"value"
+    message = decode(RawRecord(7, 1000, None, stored, HEADERS))
+    assert message == HalfMessage(
+        group="g",
+        content=Scheduled(
+            due_ms=1000, namespace="/", exchange="t", partition=2, key=b"k1", value=b"value", headers=HEADERS
+        ),
+        first_check_s=60,
+    )
+    keyless = decode(RawRecord(7, 1000, None, b"\x01\x00" + stored[2:18] + bytes(4) + b"gtvalue", HEADERS))
+    assert not keyless.content.has_key and keyless.content.value == b"value"
+    again = decode(RawRecord(7, 1000, None, message.encode(), b"\x00"))
+    assert again == message and again.fingerprint == message.fingerprint
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 40, 60])
+def test_damaged_messages(cut: int) -> None:
+    message = HalfMessage(
+        group="g",
+        name="n",
+        content=Scheduled(due_ms=0, namespace="/", exchange="x", key=b"key", value=b""),
+        first_check_s=6,
+        headers_when_due=HEADERS,
+        delay_ms=7,
+    )
+    encoded = message.encode()
+    assert decode(RawRecord(0, 0, None, encoded, b"\x00")) == message
+    assert cut < len(encoded)
+    with pytest.raises(DataDamaged):
+        decode(RawRecord(0, 0, None, encoded[:cut], b"\x00"))
+    with pytest.raises(DataDamaged, match="unknown version 9"):
+        decode(RawRecord(0, 0, None, b"\x09" + encoded[1:], b"\x00"))
 
 
 async def test_no_log_before_the_first_message() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.broker.half_messages.half_message import FullName
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import AlreadyDecided, Unavailable
 from posthouse.model.topics import Topic
 from tests.broker.queues.rig import Rig, running
-from tests.broker.test_half_messages import decide, new_topic, prepare, values
+from tests.broker.test_half_messages import decide, new_topic, prepare, prepare_routed, values
 from tests.directories import IN_MEMORY
 from tests.storage.files.test_power_cut import moved
 from tests.storage.forgetful import ForgetfulDisk
@@ -39,6 +40,8 @@ class Lives:
         """Acknowledged."""
         self.tried: dict[int, set[bool]] = {}
         """Decisions that may count: the power was cut before their answer."""
+        self.named: dict[int, str] = {}
+        """Those that are routed, by a queue, and have a name."""
         self.lives = 0
 
     async def live(self) -> None:
@@ -46,6 +49,8 @@ class Lives:
         storage = file_storage(directory, disk=self.disk, clock=self.clock, journal_bytes=self.journal_bytes)
         async with running(storage=storage, clock=self.clock) as rig:
             topic = rig.broker.topics.find("t") or await new_topic(rig)
+            if "q" not in rig.namespace.queues:
+                await rig.queue("q")
             await self.look(rig, topic)
             work = [self.prepare(rig, topic) for _ in range(self.random.randrange(1, 8))]
             work += [self.decide(rig) for _ in range(self.random.randrange(1, 12))]
@@ -66,9 +71,14 @@ class Lives:
 
     async def prepare(self, rig: Rig, topic: Topic) -> None:
         self.count += 1
+        name = f"n{self.count}"
         value = b"%d" % self.count
         try:
-            id = await prepare(rig, topic, value, partition=self.random.randrange(3))
+            if self.random.random() < 0.5:
+                id = await prepare(rig, topic, value, partition=self.random.randrange(3))
+            else:
+                id = await prepare_routed(rig, value, name=name)
+                self.named[id] = name
         except AssertionError as error:
             raise Unavailable("not prepared") from error
         self.prepared[id] = value
@@ -81,17 +91,22 @@ class Lives:
         id, commit = self.random.choice(open_ids), self.random.random() < 0.6
         tried = self.tried.setdefault(id, set())
         tried.add(commit)
+        if id in self.named:
+            assert rig.broker.half_messages.id_of(FullName("/", "g", self.named[id])) == id
         await decide(rig, id, commit=commit)
         assert self.decided.setdefault(id, commit) == commit, "decided once"
 
     async def look(self, rig: Rig, topic: Topic) -> None:
         """What a life finds of those before it."""
         seen = [value for partition in range(3) for value in await values(rig, topic, partition)]
+        seen += [message.value or b"" for message in await rig.found("q").peek(1000)]
         assert len(seen) == len(set(seen)), "visible once"
         for id, value in self.prepared.items():
             outcome = rig.broker.half_messages._decisions.outcome(id)
             is_open = id in rig.broker.half_messages._undecided
             assert is_open == (outcome is None), id
+            if id in self.named:
+                assert rig.broker.half_messages.id_of(FullName("/", "g", self.named[id])) == id
             assert (value in seen) == (outcome is True), id
             if id in self.decided:
                 assert outcome is self.decided[id], "acknowledged decisions stay"
@@ -112,4 +127,4 @@ async def test_what_power_cuts_leave(place: Path, seed: int) -> None:
     lives = Lives(place, seed)
     for _ in range(6):
         await lives.live()
-    assert lives.decided, "nothing was shown"
+    assert lives.decided and lives.named, "nothing was shown"

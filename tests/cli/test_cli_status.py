@@ -15,6 +15,7 @@ from posthouse.cli.screens import disk_space, headline
 from posthouse.cli.sizes import rounded_size
 from posthouse.cli.snapshot import Snapshot, Totals
 from posthouse.client import Client
+from posthouse.client.admin_client import AdminClient
 from posthouse.protocols.admin.traffic_totals import TrafficView
 from tests.cli.programs import PROGRAM, SECONDS, Serving, environment, inside, one_sentence
 
@@ -117,6 +118,27 @@ def test_transactions(serving: Serving) -> None:
     assert (done.returncode, done.stderr) == (0, "no transaction is open\n")
     assert parsed(serving, "transaction", "list", "--all") == []
     assert "nope" in one_sentence(inside("transaction", "abort", "nope", admin=serving.admin), 1)
+
+
+def test_half_messages(serving: Serving) -> None:
+    assert inside("half-message", "list", admin=serving.admin).stderr == "no half message is undecided\n"
+    with Client(serving.kafka) as client:
+        client.create_topic("halves", partitions=1)
+    with AdminClient(serving.admin) as admin:
+        body = {"topic": "halves", "group": "g", "value": "v"}
+        yes, no = (admin.post("/v1/half-messages", body | {"name": name})["id"] for name in ("yes", "no"))
+    assert [each["name"] for each in parsed(serving, "half-message", "list")] == ["yes", "no"]
+    assert parsed(serving, "half-message", "list", "--group", "other") == []
+    [row] = [line for line in output(serving, "half-message", "list").splitlines() if "yes" in line]
+    assert "halves" in row
+    shown = inside("half-message", "show", str(yes), admin=serving.admin)
+    assert json.loads(shown.stdout)["value"]["data"] == "v"
+    done = inside("half-message", "commit", str(yes), admin=serving.admin)
+    assert (done.returncode, done.stderr) == (0, f"committed half message {yes}\n")
+    assert parsed(serving, "half-message", "rollback", str(no))["outcome"] == "rolled-back"
+    late = one_sentence(inside("half-message", "commit", str(no), admin=serving.admin), 1)
+    assert "was rolled back, or parked before" in late
+    assert parsed(serving, "half-message", "list") == []
 
 
 def test_the_settings_of_a_broker(serving: Serving) -> None:

@@ -211,9 +211,9 @@ class Broker:
             storage,
             clock,
             HalfLog(storage, settings.topic_defaults()),
-            self.namespaces.resources.transaction,
-            self.namespaces.routed_records,
+            self.namespaces,
             self.create_topics,
+            is_alone=self._is_alone,
         )
         self._predeclared = predeclared_exchanges
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention, sources)

@@ -17,6 +17,7 @@ from posthouse.cli import (
     connections,
     consume,
     groups,
+    half_messages,
     log,
     pipeline,
     produce,
@@ -68,6 +69,7 @@ app.add_typer(config.app, rich_help_panel=_WATCH)
 app.add_typer(topics.app, rich_help_panel=_KAFKA)
 app.add_typer(groups.app, rich_help_panel=_KAFKA)
 app.add_typer(transactions.app, rich_help_panel=_KAFKA)
+app.add_typer(half_messages.app, rich_help_panel=_KAFKA)
 app.add_typer(queues.app, rich_help_panel=_AMQP)
 app.add_typer(routing.exchanges, rich_help_panel=_AMQP)
 app.add_typer(routing.bindings, rich_help_panel=_AMQP)

@@ -19,6 +19,7 @@ PosthouseError
 │   ├── ProducerFenced         a newer producer has taken this one's place
 │   ├── InvalidTransaction     the transaction is not in a state that allows this
 │   ├── AlreadyDecided         a half message whose producer has decided otherwise before
+│   ├── NameTaken              another half message of the group has this name
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
 │   ├── InvalidTimeout
 │   ├── OffsetOutOfRange
@@ -142,6 +143,10 @@ class InvalidTransaction(BadRequest):
 
 
 class AlreadyDecided(BadRequest):
+    pass
+
+
+class NameTaken(BadRequest):
     pass
 
 

@@ -37,11 +37,15 @@ _NAMES = {
     "protocol": "amqp",
     "broker": f"{_SECRET}-broker",
     "scope": "groups%2F00",
+    "half_message": "0",
 }
 _BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "another"},
     "POST /v1/topics/{topic}/partitions": {"partitions": 9},
     "POST /v1/topics/{topic}/records": {"records": [{"value": "x"}]},
+    "POST /v1/half-messages": {"topic": f"{_SECRET}-topic", "group": "g", "value": "x"},
+    "POST /v1/half-messages/commit": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},
+    "POST /v1/half-messages/rollback": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},
     "POST /v1/groups/{group}/reset": {"to": "earliest"},
     "POST /v1/queues/{namespace}/{queue}/move": {"to": f"{_SECRET}-queue"},
     "POST /v1/acls": {
@@ -73,6 +77,8 @@ async def filled() -> AsyncIterator[AsyncBroker]:
         async with client(broker, "admin") as admin:
             topic = {"name": _NAMES["topic"], "partitions": 1}
             answered(await admin.post("/v1/topics", json=topic), 201)
+            half = {"topic": topic["name"], "group": f"{_SECRET}-producers", "value": "hidden"}
+            answered(await admin.post("/v1/half-messages", json=half | {"name": f"{_SECRET}-half"}))
             reset = {"to": "earliest", "topics": [_NAMES["topic"]]}
             answered(await admin.post(f"/v1/groups/{_NAMES['group']}/reset", json=reset))
             answered(await admin.put(f"/api/queues/%2F/{_NAMES['queue']}", json={}), 201)

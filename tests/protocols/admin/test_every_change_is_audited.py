@@ -17,10 +17,19 @@ _TAKE = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
 _ACL = {"principal": "User:ann", "operation": "read", "kind": "topic", "name": "t"}
 _BINDING = {"source": "x", "vhost": "/", "destination": "a", "destination_type": "queue", "routing_key": "k"}
 _PATTERNS = {"configure": "^a$", "write": "", "read": ""}
+_HALF = {"topic": "t", "group": "g", "value": "x"}
 
 _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("POST /v1/topics", {}, {"name": "t", "partitions": 1}, "create topic:t"),
     ("POST /v1/topics/{topic}/records", {}, {"records": [{"value": "x"}]}, "produce topic:t"),
+    ("POST /v1/half-messages", {}, _HALF | {"name": "a"}, "prepare topic:t"),
+    ("POST /v1/half-messages", {}, _HALF | {"name": "b"}, "prepare topic:t"),
+    ("POST /v1/half-messages", {}, _HALF | {"name": "c"}, "prepare topic:t"),
+    ("POST /v1/half-messages", {}, _HALF | {"name": "d"}, "prepare topic:t"),
+    ("POST /v1/half-messages/{half_message}/commit", {"half_message": "0"}, None, "commit topic:t"),
+    ("POST /v1/half-messages/{half_message}/rollback", {"half_message": "1"}, None, "roll-back topic:t"),
+    ("POST /v1/half-messages/commit", {}, {"group": "g", "name": "c"}, "commit topic:t"),
+    ("POST /v1/half-messages/rollback", {}, {"group": "g", "name": "d"}, "roll-back topic:t"),
     ("PATCH /v1/topics/{topic}/settings", {}, {"retention.ms": "1000"}, "alter-configs topic:t"),
     ("POST /v1/topics/{topic}/partitions", {}, {"partitions": 2}, "alter topic:t"),
     ("POST /v1/topics/{topic}/trim", {}, {}, "delete-records topic:t"),

@@ -72,6 +72,7 @@ class Rig:
         factory = AmqpConnections(
             self.broker.namespaces,
             self.broker.publishing,
+            self.broker.half_messages,
             self.broker.access,
             self.settings,
             limits=self._limits,

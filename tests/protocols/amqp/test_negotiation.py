@@ -243,5 +243,11 @@ async def test_a_secret_may_be_updated(wire: Wire) -> None:
 async def test_the_limit_of_unacknowledged_messages_is_a_setting() -> None:
     async with AsyncBroker(amqp=Address("127.0.0.1", 0), max_unacked=7) as broker:
         app = broker.app
-        made = AmqpConnections(app.broker.namespaces, app.broker.publishing, app.broker.access, app.settings)
+        made = AmqpConnections(
+            app.broker.namespaces,
+            app.broker.publishing,
+            app.broker.half_messages,
+            app.broker.access,
+            app.settings,
+        )
         assert made.shared.limits == AmqpLimits(max_unacked=7)

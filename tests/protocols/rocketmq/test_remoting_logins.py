@@ -261,7 +261,7 @@ async def test_half_messages_are_for_those_who_may_write(
     position = parse_message_id(sent.fields["msgId"]).position
     await ann.beat("one", producers=["producers"])
     half = broker.app.broker.half_messages
-    half._checks = [(0.0, id) for _, id in half._checks]
+    half._checks._due = [(0.0, id) for _, id in half._checks._due]
     await half.check()
     decision: dict[str, str | int] = {
         "producerGroup": "producers",
@@ -273,7 +273,7 @@ async def test_half_messages_are_for_those_who_may_write(
         assert_refused(answer, "no permission to decide half messages for topic 't'")
     assert ann.pushed.empty() and len(half) == 1
     await allow(broker, "ann", Operation.WRITE, Kind.TOPIC, "t")
-    half._checks = [(0.0, id) for _, id in half._checks]
+    half._checks._due = [(0.0, id) for _, id in half._checks._due]
     await half.check()
     async with asyncio.timeout(DEADLINE):
         asked = await ann.pushed.get()

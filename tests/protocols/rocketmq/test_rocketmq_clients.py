@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import BadRequest, InvalidFilter
 from posthouse.protocols.rocketmq import clients as module
@@ -197,15 +198,12 @@ def test_what_is_remembered_of_a_connection_is_limited(
     beat(clients, Connection(), "3", group("h", t="a"), size=1000)
 
 
-def half_message(group: str) -> HalfMessage:
+def half_message(group: str, partition: int | None = 0) -> HalfMessage:
     return HalfMessage(
         group=group,
-        topic="t",
-        partition=0,
-        key=None,
-        value=b"",
-        headers=b"\x00",
-        prepared_ms=0,
+        content=Scheduled(
+            due_ms=0, namespace="/", exchange="t", key=b"", has_key=False, value=b"", partition=partition
+        ),
         first_check_s=6,
     )
 
@@ -221,6 +219,7 @@ def test_producers_of_a_group_are_asked_in_turn(clock: ManualClock) -> None:
     clients.beat(one, producer("one", "g"), 1)
     clients.beat(two, producer("two", "g", "h"), 1)
     clients.beat(other, producer("other", "h"), 1)
+    assert not clients.ask(0, half_message("g", None)), "RocketMQ knows no exchanges"
     for id in range(1, 5):
         assert clients.ask(id, half_message("g"))
     assert (one.asked, two.asked, other.asked) == ([1, 3], [2, 4], [])

@@ -28,6 +28,7 @@ _OVERRIDES: Final = {
     "segment.bytes": str(64 * 1024 * 1024),
     "segment.ms": str(2**63 - 1),
 }
+_NO_HEADERS: Final = b"\x00"
 _WAVE_BYTES: Final = 1024 * 1024
 
 Written = Callable[[int | PosthouseError], None]
@@ -84,7 +85,7 @@ class HalfLog:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         builder = BatchBuilder()
         for message, _ in waiting:
-            builder.add_raw(None, message.encode(), message.headers, message.prepared_ms)
+            builder.add_raw(None, message.encode(), _NO_HEADERS, message.prepared_ms)
         batch = memoryview(builder.build())
         try:
             future = self._storage.commit([Append(self._partition, batch, parse_header(batch))])
@@ -130,16 +131,15 @@ class HalfLog:
         records = await read_records(self._storage, self._partition, sorted(ids))
         return {id: decode(record) for id, record in records.items()}
 
-    async def scan(self, wanted: Callable[[int], bool]) -> AsyncIterator[tuple[int, HalfMessage]]:
-        """All that is wanted, in order."""
+    async def scan(self) -> AsyncIterator[tuple[int, HalfMessage]]:
+        """All that it has, in order."""
         if self._partition is None:
             return
         offset, end = self.start, self.end
         while offset < end:
             piece = await read_piece(self._storage, self._partition, offset, end)
             for record in records_in(piece, offset):
-                if wanted(record.offset):
-                    yield record.offset, decode(record)
+                yield record.offset, decode(record)
             offset = piece.following
 
 

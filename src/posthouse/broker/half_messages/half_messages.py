@@ -1,6 +1,6 @@
 """The half messages of a broker: prepared, decided once, and asked about until they are.
 
-    prepare ──► undecided ──commit──► in their topic
+    prepare ──► undecided ──commit──► published
                     │ ▲ └──roll back──► nowhere
               check └─┘ └──the last check──► parked
 
@@ -8,100 +8,54 @@ A decision and what follows from it (the message in its topic, with its referenc
 so a message is visible if and only if it is committed. Decisions are written in waves, one after the other: a
 bit of a later wave must not say more than what earlier ones have made durable.
 
-A check asks any live producer of the group. As long as there is none, checks are put off and do not count.
+Producers decide by the id of a message, or by the name that they have given it.
 """
 
 import asyncio
 import logging
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Sequence
-from heapq import heappop, heappush
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from sys import intern
 from typing import Final, TypeAlias
 
+from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, Ask, Checks
 from posthouse.broker.half_messages.decisions import BLOCK, Decisions
 from posthouse.broker.half_messages.half_log import HalfLog
-from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.half_messages.half_message import FullName, HalfMessage
+from posthouse.broker.half_messages.names import Named, Names, Stored
+from posthouse.broker.half_messages.parking import PARKED_TOPIC, park
+from posthouse.broker.half_messages.recent_messages import RecentMessages
+from posthouse.broker.half_messages.undecided import Decision, Undecided
 from posthouse.broker.housekeeping import Housekeeping
-from posthouse.broker.queues.routed_records import RoutedRecords
-from posthouse.broker.queues.transaction_wave import TransactionWave
+from posthouse.broker.queues.envelope import Envelope
+from posthouse.broker.queues.namespace import Namespace
+from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.record_limits import check_record
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     AlreadyDecided,
+    BadRequest,
     DataDamaged,
+    NameTaken,
     PosthouseError,
     TopicExists,
     Unavailable,
     UnknownTransaction,
 )
+from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.model.topics import Topic
-from posthouse.records.header_section import decode_section, encode_section
 from posthouse.storage.contract import Storage
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
-FIRST_CHECK_SECONDS: Final = 6
-CHECK_SECONDS: Final = 30
-MOST_CHECKS: Final = 15
-LONGEST_SECONDS: Final = 72 * 3600
-"""After so long without a producer to ask, a message is parked, too. Counted since the broker has started."""
 MOST_UNDECIDED: Final = 1_000_000
-"""Each takes some 200 bytes of memory."""
-PARKED_TOPIC: Final = "posthouse.undecided"
-_PARKED_HEADERS: Final = (b"posthouse.half-topic", b"posthouse.half-partition", b"posthouse.half-group")
+"""Each takes some 300 bytes of memory, and twice that if it has a name."""
 _AT_ONCE: Final = 1000
 _LOOK_SECONDS: Final = 1.0
-_CACHED_BYTES: Final = 32 * 1024 * 1024
-"""Bodies of messages that were just prepared: most are decided within milliseconds."""
 
-Ask: TypeAlias = Callable[[int, HalfMessage], bool]
-"""Asks a producer of the message's group what was decided of the message with this id. False if no producer
-is connected."""
 CreateTopics: TypeAlias = Callable[[Sequence[NewTopic]], Awaitable[list[Topic | PosthouseError]]]
-
-
-class _Undecided:
-    __slots__ = ("checks", "group", "since", "topic")
-
-    def __init__(self, group: str, topic: str, since: float) -> None:
-        self.group = group
-        self.topic = topic
-        self.since = since
-        """Monotonic: a clock that is set must park nothing, and put off no check."""
-        self.checks = 0
-
-
-class _Decision:
-    __slots__ = ("done", "is_commit", "is_parked")
-
-    def __init__(self, *, is_commit: bool, is_parked: bool = False) -> None:
-        self.is_commit = is_commit
-        self.is_parked = is_parked
-        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.done.add_done_callback(_retrieved)
-
-    @property
-    def needs_message(self) -> bool:
-        return self.is_commit or self.is_parked
-
-    def end(self, error: PosthouseError | None = None) -> None:
-        """It is durable, or has failed. Whoever waited may be gone."""
-        if self.done.done():
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-
-
-def _retrieved(done: "asyncio.Future[None]") -> None:
-    """Not everybody who decides waits for what becomes of it."""
-    if not done.cancelled():
-        done.exception()
 
 
 class HalfMessages:
@@ -112,30 +66,29 @@ class HalfMessages:
         storage: Storage,
         clock: Clock,
         half_log: HalfLog,
-        new_wave: Callable[[], TransactionWave],
-        routed_records: Callable[[], RoutedRecords],
+        namespaces: Namespaces,
         create_topics: CreateTopics,
+        *,
+        is_alone: bool,
     ) -> None:
         self._storage = storage
         self._clock = clock
         self._log = half_log
-        self._new_wave = new_wave
-        self._routed_records = routed_records
+        self._namespaces = namespaces
         self._create_topics = create_topics
+        self._is_alone = is_alone
         self._decisions = Decisions()
-        self._undecided: dict[int, _Undecided] = {}
+        self._undecided: dict[int, Undecided] = {}
         """In the order of their ids."""
+        self._names = Names()
         self._following = 0
         """The id behind the last one that is known."""
-        self._checks: list[tuple[float, int]] = []
-        """A heap of monotonic times, and ids."""
-        self._deciding: dict[int, _Decision] = {}
+        self._deciding: dict[int, Decision] = {}
         """In the wave that is being written, and in the next ones."""
-        self._recent: OrderedDict[int, HalfMessage] = OrderedDict()
-        self._recent_bytes = 0
+        self._recent = RecentMessages()
         self._writing: asyncio.Task[None] | None = None
+        self._checks = Checks(clock, self._undecided, self._deciding, self._messages, self._park)
         self._checking = Housekeeping([self.check], _LOOK_SECONDS)
-        self._askers: list[Ask] = []
         self.committed = 0
         """Since the broker has started, as those below."""
         self.rolled_back = 0
@@ -147,8 +100,13 @@ class HalfMessages:
         """What is stored: once, before `start`. Raises Unavailable."""
         self._log.load()
         self._decisions.load(self._storage.take_state(Space.HALF_MESSAGES))
-        async for id, message in self._log.scan(lambda id: self._decisions.outcome(id) is None):
-            self._prepared(id, message)
+        async for id, message in self._log.scan():
+            if message.name:
+                self._names.add(message, message.fingerprint, id)
+            if self._decisions.outcome(id) is None:
+                self._prepared(id, message)
+            elif message.name:
+                self._names.decided(message.full_name)
         self._following = self._log.end
 
     def start(self) -> None:
@@ -156,20 +114,32 @@ class HalfMessages:
 
     async def stop(self) -> None:
         """When it returns, decisions that were made are written or have failed, and nobody is asked."""
-        self._is_stopping = True
         await self._checking.stop()
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
     def ask_by(self, ask: Ask) -> None:
         """Producers of one protocol."""
-        self._askers.append(ask)
+        self._checks.ask_by(ask)
+
+    async def check(self) -> None:
+        """Ask producers for what they have not decided in time."""
+        await self._checks.check()
 
     def __len__(self) -> int:
         """How many are undecided."""
         return len(self._undecided)
 
+    def __iter__(self) -> Iterator[int]:
+        """The ids of those that are undecided, in order."""
+        return iter(self._undecided)
+
     # Preparing
+
+    def check_available(self) -> None:
+        """Raises BadRequest in a cluster."""
+        if not self._is_alone:
+            raise BadRequest("half messages need a broker that is alone; this one shares its storage")
 
     def prepare(
         self,
@@ -180,85 +150,165 @@ class HalfMessages:
         headers: bytes,
         *,
         group: str,
+        name: str = "",
         first_check_seconds: int = FIRST_CHECK_SECONDS,
-        stored: Callable[[int | PosthouseError], None],
+        stored: Stored,
     ) -> None:
-        """`stored` is told the id when the message is durable. Raises UnknownPartition, RecordTooLarge,
-        MissingKeys, and Unavailable if too many are undecided."""
+        """A record for a partition. `stored` is told the id when the message is durable. Raises
+        UnknownPartition, RecordTooLarge, MissingKeys, NameTaken, AlreadyDecided, and Unavailable if too many
+        are undecided."""
         topic.existing_partition(partition)
         check_record(topic, key, value, headers)
-        if len(self._undecided) >= MOST_UNDECIDED:
-            raise Unavailable(f"{MOST_UNDECIDED} half messages are undecided; decide some of them first")
-        message = HalfMessage(
-            group=group,
-            topic=topic.name,
-            partition=partition,
-            key=key,
+        content = Scheduled(
+            due_ms=self._clock.now_ms(),
+            namespace=DEFAULT_NAMESPACE,
+            exchange=topic.name,
+            key=key or b"",
+            has_key=key is not None,
             value=value,
             headers=headers,
-            prepared_ms=self._clock.now_ms(),
-            first_check_s=first_check_seconds,
+            partition=partition,
         )
+        message = HalfMessage(group=group, name=name, content=content, first_check_s=first_check_seconds)
+        self._prepare(message, stored)
+
+    def prepare_routed(
+        self,
+        namespace: Namespace,
+        exchange: str,
+        key: bytes,
+        value: bytes,
+        envelope: Envelope,
+        *,
+        group: str,
+        name: str,
+        check_queue: str = "",
+        first_check_seconds: int = FIRST_CHECK_SECONDS,
+        stored: Stored,
+    ) -> None:
+        """A message for an exchange, which is routed when it is committed. Raises UnknownExchange,
+        RecordTooLarge, InvalidTimestamp, InvalidRecord, and what `prepare` does about names and numbers."""
+        namespace.check_size(namespace.exchange(exchange), key, value, envelope)
+        now = self._clock.now_ms()
+        # A delay that is too long must not be found out by the commit.
+        namespace.stored_publish(exchange, key, b"", envelope, now + envelope.delay_ms)
+        content = namespace.stored_publish(exchange, key, value, envelope, now)
+        message = HalfMessage(
+            group=group,
+            name=name,
+            content=content,
+            first_check_s=first_check_seconds,
+            check_queue=check_queue,
+            delay_ms=envelope.delay_ms,
+            headers_when_due=envelope.headers_when_due,
+        )
+        self._prepare(message, stored)
+
+    def _prepare(self, message: HalfMessage, stored: Stored) -> None:
+        self.check_available()
+        name = message.full_name if message.name else None
+        if name is not None:
+            fingerprint = message.fingerprint
+            if (known := self._names.find(name)) is not None:
+                self._prepared_before(name, known, fingerprint, stored)
+                return
+        if len(self._undecided) >= MOST_UNDECIDED:
+            raise Unavailable(f"{MOST_UNDECIDED} half messages are undecided; decide some of them first")
+        if name is not None:
+            self._names.add(message, fingerprint)
 
         def written(result: int | PosthouseError) -> None:
             if isinstance(result, int):
                 self._prepared(result, message)
-                self._remember(result, message)
+                self._recent.add(result, message)
             stored(result)
+            if name is not None:
+                self._names.written(name, result)
 
         self._log.append(message, written)
 
+    def _prepared_before(self, name: FullName, known: Named, fingerprint: bytes, stored: Stored) -> None:
+        if known.fingerprint != fingerprint:
+            raise NameTaken(f"group {name.group!r} has another half message with the name {name.name!r}")
+        if known.id is None:
+            known.waiting.append(stored)
+            return
+        if (outcome := self._outcome(known.id)) is not None:
+            raise AlreadyDecided(f"half message {name.name!r} was {_past(outcome)} before")
+        asyncio.get_running_loop().call_soon(stored, known.id)
+
     def _prepared(self, id: int, message: HalfMessage) -> None:
-        now = self._clock.monotonic()
-        self._undecided[id] = _Undecided(intern(message.group), intern(message.topic), now)
+        self._undecided[id] = Undecided(message, self._clock.monotonic())
         self._following = id + 1
-        old = (self._clock.now_ms() - message.prepared_ms) / 1000
-        left = min(max(message.first_check_s - old, 0), message.first_check_s)
-        heappush(self._checks, (now + left, id))
+        self._checks.plan(id, message)
 
-    def _remember(self, id: int, message: HalfMessage) -> None:
-        self._recent[id] = message
-        self._recent_bytes += message.size
-        while self._recent_bytes > _CACHED_BYTES:
-            _, oldest = self._recent.popitem(last=False)
-            self._recent_bytes -= oldest.size
+    # Looking
 
-    def _forget(self, id: int) -> None:
-        known = self._recent.pop(id, None)
-        if known is not None:
-            self._recent_bytes -= known.size
+    def find(self, id: int) -> Undecided | None:
+        """None if it is decided, or nothing is known of it."""
+        return self._undecided.get(id)
+
+    def id_of(self, name: FullName) -> int:
+        """Raises UnknownTransaction."""
+        known = self._names.find(name)
+        if known is None:
+            raise UnknownTransaction(f"group {name.group!r} has no half message {name.name!r}")
+        if known.id is None:
+            raise UnknownTransaction(f"half message {name.name!r} is not on disk yet: wait for its confirm")
+        return known.id
+
+    def topics_of(self, id: int) -> Sequence[str]:
+        """The topics that an undecided message is for: who decides must be allowed to write to them."""
+        known = self._undecided.get(id)
+        return () if known is None else known.topics
+
+    def topics_of_name(self, name: FullName) -> Sequence[str]:
+        """The same, also of one that was decided; nothing if there is no such message."""
+        known = self._names.find(name)
+        return () if known is None else known.topics
+
+    async def message(self, id: int) -> HalfMessage:
+        """One that the log still has, decided or not. Raises UnknownTransaction, Unavailable and
+        DataDamaged."""
+        if not self._log.start <= id < self._log.end:
+            raise UnknownTransaction(f"nothing is known of half message {id}")
+        messages = await self._messages([id])
+        if id not in messages:
+            raise DataDamaged(f"half message {id} cannot be read")
+        return messages[id]
+
+    def _outcome(self, id: int) -> bool | None:
+        deciding = self._deciding.get(id)
+        return self._decisions.outcome(id) if deciding is None else deciding.is_commit
 
     # Deciding
 
-    def topic_of(self, id: int) -> str | None:
-        """The topic that an undecided message is for: who decides must be allowed to write to it."""
-        known = self._undecided.get(id)
-        return None if known is None else known.topic
-
-    def decide(self, id: int, *, group: str, commit: bool) -> "asyncio.Future[None]":
-        """The future is done when the decision is durable, and a committed message visible. To decide the
-        same again is fine. Raises AlreadyDecided, and UnknownTransaction if nothing is known of it, or it is
-        of another group; the future fails with Unavailable, or with what the topic has against the
-        message."""
+    def decide(self, id: int, *, group: str, commit: bool) -> "asyncio.Future[bool]":
+        """The future is done when the decision is durable, and a committed message visible: whether a
+        partition or a queue has got it. To decide the same again is fine. Raises AlreadyDecided, and
+        UnknownTransaction if nothing is known of it, or it is of another group; the future fails with
+        Unavailable, or with what the topic, the exchange or a full queue has against the message."""
         known = self._undecided.get(id)
         if known is not None and known.group != group:
             raise UnknownTransaction(f"half message {id} is of another group than {group!r}")
         deciding = self._deciding.get(id)
-        outcome = self._decisions.outcome(id) if deciding is None else deciding.is_commit
+        outcome = self._outcome(id)
         if deciding is None and known is not None:
-            return self._decide(id, _Decision(is_commit=commit))
+            return self._decide(id, Decision(is_commit=commit))
         if outcome is None:
             raise UnknownTransaction(f"nothing is known of half message {id}")
         if outcome != commit:
-            was = "committed" if outcome else "rolled back, or parked"
-            raise AlreadyDecided(f"half message {id} was {was} before")
+            raise AlreadyDecided(f"half message {id} was {_past(outcome)} before")
         if deciding is not None:
             return deciding.done
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        done.set_result(None)
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        done.set_result(True)
         return done
 
-    def _decide(self, id: int, decision: _Decision) -> "asyncio.Future[None]":
+    def _park(self, id: int) -> None:
+        self._decide(id, Decision(is_commit=False, is_parked=True))
+
+    def _decide(self, id: int, decision: Decision) -> "asyncio.Future[bool]":
         self._deciding[id] = decision
         if self._writing is None:
             self._writing = asyncio.get_running_loop().create_task(self._write_all(), name="half messages")
@@ -281,18 +331,29 @@ class HalfMessages:
         finally:
             self._writing = None
 
-    async def _write(self, batch: dict[int, _Decision]) -> None:
+    async def _write(self, batch: dict[int, Decision]) -> None:
         messages = await self._messages([id for id, each in batch.items() if each.needs_message])
         if any(each.is_parked for each in batch.values()):
             await self._create_parked_topic()
-        wave, records = self._new_wave(), self._routed_records()
+        wave, records = self._namespaces.resources.transaction(), self._namespaces.routed_records()
         outcomes: dict[int, bool] = {}
+        routed: dict[int, bool] = {}
         for id, decision in batch.items():
             try:
-                if decision.needs_message:
-                    if id not in messages:
-                        raise DataDamaged(f"half message {id} cannot be read")
-                    _add(records, messages[id], wave, is_parked=decision.is_parked)
+                if decision.needs_message and id not in messages:
+                    raise DataDamaged(f"half message {id} cannot be read")
+                if decision.is_parked:
+                    park(messages[id], records, wave)
+                elif decision.is_commit:
+                    message = messages[id]
+                    routed[id] = self._namespaces.publish_stored(
+                        message.content,
+                        records,
+                        wave,
+                        delay_ms=message.delay_ms,
+                        headers_when_due=message.headers_when_due,
+                        partial=False,
+                    )
             except PosthouseError as error:
                 self._failed(id, decision, error)
             else:
@@ -302,13 +363,15 @@ class HalfMessages:
         await wave.commit()
         self._decisions.apply(outcomes)
         for id in outcomes:
-            del self._undecided[id]
-            self._forget(id)
+            name = self._undecided.pop(id).name
+            if name is not None:
+                self._names.decided(name)
+            self._recent.forget(id)
             self._count(batch[id])
-            self._deciding.pop(id).end()
+            self._deciding.pop(id).end(routed.get(id, True))
         await self._release()
 
-    def _count(self, decision: _Decision) -> None:
+    def _count(self, decision: Decision) -> None:
         if decision.is_commit:
             self.committed += 1
         elif decision.is_parked:
@@ -316,7 +379,7 @@ class HalfMessages:
         else:
             self.rolled_back += 1
 
-    def _failed(self, id: int, decision: _Decision, error: PosthouseError) -> None:
+    def _failed(self, id: int, decision: Decision, error: PosthouseError) -> None:
         """It stays undecided."""
         if self._deciding.get(id) is decision:
             del self._deciding[id]
@@ -324,7 +387,7 @@ class HalfMessages:
 
     async def _messages(self, ids: Sequence[int]) -> dict[int, HalfMessage]:
         """Those that can be read."""
-        messages = {id: self._recent[id] for id in ids if id in self._recent}
+        messages = {id: recent for id in ids if (recent := self._recent.get(id)) is not None}
         if missing := [id for id in ids if id not in messages]:
             messages |= await self._log.read(missing)
         return messages
@@ -342,55 +405,6 @@ class HalfMessages:
         if isinstance(created, PosthouseError) and not isinstance(created, TopicExists):
             raise created
 
-    # Checking
 
-    async def check(self) -> None:
-        """Ask producers for what they have not decided in time."""
-        now = self._clock.monotonic()
-        due: list[int] = []
-        while self._checks and self._checks[0][0] <= now and len(due) < _AT_ONCE:
-            _, id = heappop(self._checks)
-            if id in self._undecided and id not in self._deciding:
-                due.append(id)
-        try:
-            messages = await self._messages(due)
-        except PosthouseError:
-            for id in due:
-                heappush(self._checks, (now + CHECK_SECONDS, id))
-            raise
-        for id in due:
-            known = self._undecided.get(id)
-            if known is None or id in self._deciding:
-                continue  # decided meanwhile
-            if id not in messages:
-                log.error("half message %d of group %s is damaged: nobody can be asked", id, known.group)
-                continue
-            heappush(self._checks, (now + CHECK_SECONDS, id))
-            if not self._is_asked(id, known, messages[id], now):
-                log.warning(
-                    "half message %d of group %s is undecided for %d s: it is parked in topic %s",
-                    id,
-                    known.group,
-                    now - known.since,
-                    PARKED_TOPIC,
-                )
-                self._decide(id, _Decision(is_commit=False, is_parked=True))
-
-    def _is_asked(self, id: int, known: _Undecided, message: HalfMessage, now: float) -> bool:
-        """False if nobody is to be asked any more."""
-        if known.checks >= MOST_CHECKS:
-            return False
-        if any(ask(id, message) for ask in self._askers):
-            known.checks += 1
-            return True
-        return now - known.since < LONGEST_SECONDS
-
-
-def _add(records: RoutedRecords, message: HalfMessage, wave: TransactionWave, *, is_parked: bool) -> None:
-    topic, partition, headers = message.topic, message.partition, message.headers
-    if is_parked:
-        where = (message.topic.encode(), b"%d" % message.partition, message.group.encode())
-        named = zip(_PARKED_HEADERS, where, strict=True)
-        headers = encode_section([*named, *decode_section(headers)])
-        topic, partition = PARKED_TOPIC, 0
-    records.add(topic, partition, message.key, message.value, headers, wave)
+def _past(outcome: bool) -> str:
+    return "committed" if outcome else "rolled back, or parked"

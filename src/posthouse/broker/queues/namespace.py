@@ -315,10 +315,12 @@ class Namespace:
         *,
         barred: frozenset[str] = frozenset(),
         waits: bool = True,
+        partial: bool = True,
     ) -> bool:
         """Whether any queue gets the message. It is durable when `wave` has ended.
 
-        Raises QueueFull where a full queue rejects publishes; the other queues get the message all the same.
+        Raises QueueFull where a full queue rejects publishes; the other queues get the message all the same,
+        unless `partial` is false: then nothing has happened.
         Raises QueueBlocked, before anything has happened, where a full queue blocks publishers. With
         `waits=False`, for messages that are in the broker already, blocking queues take the message.
         """
@@ -344,6 +346,8 @@ class Namespace:
         if self._admission.limited:
             refusing = self._admission.refusing(queues, len(value), wave, waits=waits)
             if refusing:
+                if not partial:
+                    raise QueueFull(f"queue {refusing[0].name!r} is full")
                 queues = tuple(queue for queue in queues if queue not in refusing)
         if queues or not refusing or exchange is not self.router.default:
             wave.add(backing, queues, key, value, envelope)
@@ -376,19 +380,39 @@ class Namespace:
                 )
 
     def _scheduled(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> Scheduled:
+        if envelope.headers_when_due is not None:
+            envelope = replace(envelope, headers=envelope.headers_when_due)
+        due_ms = self._clock.now_ms() + envelope.delay_ms
+        return self.stored_publish(exchange.name, key, value, envelope, due_ms)
+
+    def stored_publish(
+        self, exchange: str, key: bytes, value: bytes, envelope: Envelope, due_ms: int
+    ) -> Scheduled:
+        """A message that is published later: see `Namespaces.publish_stored`. Raises InvalidTimestamp and
+        InvalidRecord."""
         return Scheduled(
-            due_ms=self._clock.now_ms() + envelope.delay_ms,
+            due_ms=due_ms,
             namespace=self.name,
-            exchange=exchange.name,
+            exchange=exchange,
             key=key,
             value=bytes(value),
-            headers=envelope.headers if envelope.headers_when_due is None else envelope.headers_when_due,
+            headers=envelope.headers,
             attributes=envelope.attributes,
             expires_in_ms=envelope.expires_in_ms,
             priority=envelope.priority,
             more_keys=envelope.more_keys,
             persistent=envelope.persistent,
         )
+
+    def check_size(self, exchange: Exchange, key: bytes, value: bytes, envelope: Envelope) -> None:
+        """Whether the exchange takes a message of this size. Raises RecordTooLarge."""
+        backing = exchange.data
+        if exchange is self.router.default:
+            queue = self.queues.get(key.decode(errors="replace"))
+            if queue is None:
+                return
+            backing = queue.backing
+        self._check_size(backing, key, value, envelope)
 
     def exchange(self, name: str) -> Exchange:
         """Raises UnknownExchange."""

@@ -19,7 +19,7 @@ from posthouse.broker.queues.log_queue import RETRY_SECONDS, LogQueue
 from posthouse.broker.queues.moving import Mover
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.pending_referrals import PendingReferrals
-from posthouse.broker.queues.publishing import Publishing
+from posthouse.broker.queues.publishing import Publishing, Wave
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.retention import QueueRetention, ReadersOf
 from posthouse.broker.queues.routed_records import RoutedRecords
@@ -313,37 +313,48 @@ class Namespaces:
         """For one wave."""
         return RoutedRecords(self._topics, self.sources)
 
+    def publish_stored(
+        self,
+        stored: Scheduled,
+        records: RoutedRecords,
+        wave: Wave,
+        *,
+        delay_ms: int = 0,
+        headers_when_due: bytes | None = None,
+        partial: bool = True,
+    ) -> bool:
+        """Publish a message that was stored before, as if it came now. `records` are those of the wave. See
+        `Namespace.publish`, and `RoutedRecords.add` for what is for a partition."""
+        if stored.partition is not None:
+            key = stored.key if stored.has_key else None
+            records.add(stored.exchange, stored.partition, key, stored.value, stored.headers, wave)
+            return True
+        namespace = self.get(stored.namespace)
+        envelope = Envelope(
+            headers=stored.headers,
+            attributes=stored.attributes,
+            expires_in_ms=stored.expires_in_ms,
+            priority=stored.priority,
+            delay_ms=delay_ms,
+            headers_when_due=headers_when_due,
+            more_keys=stored.more_keys,
+            persistent=stored.persistent,
+        )
+        exchange = namespace.router.exchange(stored.exchange)
+        return namespace.publish(
+            exchange, stored.key, stored.value, envelope, wave, waits=False, partial=partial
+        )
+
     async def fire(self, entries: Sequence[Scheduled], puts: Sequence[Put]) -> None:
         """Publish delayed messages that are due."""
         wave = self.resources.transaction()
         records = self.routed_records()
         for entry in entries:
-            envelope = Envelope(
-                headers=entry.headers,
-                attributes=entry.attributes,
-                expires_in_ms=entry.expires_in_ms,
-                priority=entry.priority,
-                more_keys=entry.more_keys,
-                persistent=entry.persistent,
-            )
             try:
-                namespace = self._by_name.get(entry.namespace)
-                if namespace is None and not self.held.serves(entry.namespace):
+                if entry.namespace not in self._by_name and not self.held.serves(entry.namespace):
                     wave.put(due_put(entry))
                     continue
-                if entry.partition is not None:
-                    key = entry.key if entry.has_key else None
-                    records.add(entry.exchange, entry.partition, key, entry.value, entry.headers, wave)
-                    continue
-                namespace = self.get(entry.namespace)
-                namespace.publish(
-                    namespace.router.exchange(entry.exchange),
-                    entry.key,
-                    entry.value,
-                    envelope,
-                    wave,
-                    waits=False,
-                )
+                self.publish_stored(entry, records, wave)
             except (NotFound, BadRequest, CorruptBatch) as error:
                 # It would be refused each time, and everything behind it would wait.
                 _warn_of_delayed(entry, error)

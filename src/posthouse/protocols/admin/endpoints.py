@@ -16,6 +16,7 @@ from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
 from posthouse.protocols.admin.handlers.group_reset import GROUP_RESET
 from posthouse.protocols.admin.handlers.groups import GROUPS
+from posthouse.protocols.admin.handlers.half_messages import HALF_MESSAGES
 from posthouse.protocols.admin.handlers.overview import OVERVIEW
 from posthouse.protocols.admin.handlers.partitions import PARTITIONS
 from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
@@ -42,6 +43,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *EXCHANGES,
     *GROUPS,
     GROUP_RESET,
+    *HALF_MESSAGES,
     OVERVIEW,
     *PARTITIONS,
     *QUEUES,

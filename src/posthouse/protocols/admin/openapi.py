@@ -42,6 +42,7 @@ _TAGS: dict[str, str] = {
     "events": "Changes, pushed by the broker.",
     "exchanges": "Exchanges of AMQP clients.",
     "groups": "Consumer groups of all kinds, and their offsets.",
+    "half-messages": "Messages that are visible when their producer has committed them.",
     "queues": "Queues of AMQP clients, and their messages.",
     "records": "Records of topics.",
     "topics": "Topics, their partitions and settings.",

@@ -21,20 +21,19 @@ from posthouse.protocols.request_metrics import ApiMetrics
 
 
 class Part:
-    """The publishes of one connection in one wave."""
+    """Publishes of one connection that are confirmed together."""
 
-    __slots__ = ("_begun", "_unfinished", "count", "size", "spans", "wave")
+    __slots__ = ("_begun", "_unfinished", "count", "size", "spans")
 
-    def __init__(self, unfinished: Unfinished, wave: Wave) -> None:
+    def __init__(self, unfinished: Unfinished) -> None:
         self._unfinished = unfinished
-        self.wave = wave
         self._begun = perf_counter()
         self.count = 0
         """Publishes."""
         self.size = 0
         """Bytes of bodies."""
         self.spans: list[ConfirmSpan] = []
-        """One for each channel in confirm mode that published into the wave."""
+        """One for each channel in confirm mode that published them."""
 
     def ended(self, error: PosthouseError | None) -> None:
         # A span knows its part: in this cycle, the wave with all its bodies would wait for the collector.
@@ -48,8 +47,18 @@ class Part:
         self._unfinished.part_ended(self, error)
 
 
+class WavePart(Part):
+    """Those in one wave."""
+
+    __slots__ = ("wave",)
+
+    def __init__(self, unfinished: Unfinished, wave: Wave) -> None:
+        super().__init__(unfinished)
+        self.wave = wave
+
+
 class Unfinished:
-    """The publishes of one connection that are not durable yet, by wave."""
+    """The publishes of one connection that are not durable yet: by wave, and half messages one by one."""
 
     def __init__(
         self, publishing: Publishing, metrics: ApiMetrics, on_end: Callable[[PosthouseError | None], None]
@@ -58,20 +67,29 @@ class Unfinished:
         self.publishing = publishing
         self.metrics = metrics
         self._on_end = on_end
-        self._current: Part | None = None
+        self._current: WavePart | None = None
         self._waiters: list[asyncio.Future[None]] = []
         self.parts = 0
         self.size = 0
         """Bytes of all bodies whose waves have not ended."""
 
-    def part(self) -> Part:
+    def part(self) -> WavePart:
         """The part of the wave that publishes join now."""
         wave = self.publishing.wave
         part = self._current
         if part is None or part.wave is not wave:
-            part = self._current = Part(self, wave)
+            part = self._current = WavePart(self, wave)
             self.parts += 1
             wave.on_end(part.ended)
+        return part
+
+    def separate(self, size: int) -> Part:
+        """The part of one publish of `size` bytes that is in no wave. The caller ends it."""
+        part = Part(self)
+        part.count = 1
+        part.size = size
+        self.parts += 1
+        self.size += size
         return part
 
     async def drained(self) -> None:
@@ -138,7 +156,7 @@ class Confirms:
         return sum(span.count for span in self._spans)
 
     def joined(self, part: Part) -> None:
-        """The next publish joined the wave of `part`."""
+        """The next publish is one of `part`."""
         self.published = number = self.published + 1
         spans = self._spans
         if not spans or (span := spans[-1]).part is not part:

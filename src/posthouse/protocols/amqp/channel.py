@@ -24,7 +24,9 @@ from posthouse.protocols.amqp.errors import (
     precondition_failed,
     speaking_of,
 )
+from posthouse.protocols.amqp.half_publishing import HalfPublish, publish_half
 from posthouse.protocols.amqp.mapping.errors import PropertyError
+from posthouse.protocols.amqp.mapping.half_headers import HALF
 from posthouse.protocols.amqp.mapping.properties import Flag, user_id_of
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish
 from posthouse.protocols.amqp.reply_to import PREFIX, ReplyConsumer, asks_for_reply, with_address
@@ -166,12 +168,15 @@ class Channel:
             raise self._unknown_exchange(exchange_name.decode(errors="replace")) from None
         except PropertyError as error:
             raise Refused(ReplyCode(error.code), error.text) from None
+        mandatory = flags & MANDATORY != 0
+        if HALF in envelope.attributes:
+            publish_half(self, HalfPublish(exchange, key, body, properties, mandatory))
+            return
         is_reply = not exchange_name and key.startswith(PREFIX)
         if session.is_guarded and not is_reply:
             check_publish(session, exchange, key, envelope.more_keys)
         if exchange.definition.internal:
             raise access_refused(f"cannot publish to internal {self.subject('exchange', exchange.name)}")
-        mandatory = flags & MANDATORY != 0
         unfinished = session.unfinished
         if self.transaction is not None:
             unfinished.metrics.untimed += 1
@@ -221,10 +226,13 @@ class Channel:
     def return_unroutable(self, exchange: bytes, key: bytes, properties: bytes, body: bytes) -> None:
         """Send basic.return: the message is mandatory, and no queue takes it."""
         code = ReplyCode.NO_ROUTE
+        self.return_message(code, code.name, exchange, key, properties, body)
+
+    def return_message(
+        self, code: ReplyCode, text: str, exchange: bytes, key: bytes, properties: bytes, body: bytes
+    ) -> None:
         frame_max = self.session.frame_max
-        self.outbox.send(
-            encode.returned(self.number, code, code.name, exchange, key, properties, body, frame_max)
-        )
+        self.outbox.send(encode.returned(self.number, code, text, exchange, key, properties, body, frame_max))
 
     def publish_reply(self, key: bytes, properties: bytes, body: bytes, *, mandatory: bool) -> None:
         """Deliver a direct reply to the channel that waits for it. Nothing is stored."""

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.listener_settings import AMQP
@@ -30,6 +31,7 @@ class AmqpConnections:
         self,
         namespaces: Namespaces,
         publishing: Publishing,
+        half_messages: HalfMessages,
         access: AccessControl,
         settings: Settings,
         *,
@@ -44,6 +46,7 @@ class AmqpConnections:
         self.shared = Shared(
             namespaces,
             publishing,
+            half_messages,
             access,
             buffer_bytes=settings.connection_buffer_bytes,
             limits=limits or AmqpLimits(max_unacked=settings.max_unacked),

@@ -27,9 +27,11 @@ from posthouse.protocols.amqp.errors import (
     access_refused,
     not_found,
     not_supported,
+    precondition_failed,
     translated,
 )
 from posthouse.protocols.amqp.mapping.errors import PropertyError
+from posthouse.protocols.amqp.mapping.half_headers import HALF
 from posthouse.protocols.amqp.mapping.json_properties import properties_from_json, properties_to_json
 from posthouse.protocols.amqp.methods.table import HANDLERS
 from posthouse.protocols.amqp.permissions import check_exchange, check_publish, check_queue
@@ -59,6 +61,7 @@ class AmqpDirectChannels:
             guard=guard,
             is_guarded=shared.access.is_required,
             namespace=namespace,
+            half_messages=shared.half_messages,
             capabilities={},
             frame_max=_FRAME_MAX,
             limits=shared.limits,
@@ -137,6 +140,8 @@ class AmqpDirectChannel:
             to = self._exchange(exchange)
             encoded = channel.checked_properties(properties_from_json(properties))
             envelope = self._shared.envelopes[exchange.encode(), encoded]
+            if HALF in envelope.attributes:
+                raise precondition_failed("for half messages use AMQP or /v1/half-messages")
             check_publish(channel.session, to, key.encode(), envelope.more_keys)
             if to.definition.internal:
                 raise access_refused(f"cannot publish to internal {channel.subject('exchange', exchange)}")

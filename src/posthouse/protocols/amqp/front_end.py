@@ -17,6 +17,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     connections = AmqpConnections(
         broker.namespaces,
         broker.publishing,
+        broker.half_messages,
         broker.access,
         backend.settings,
         budget=backend.budget,

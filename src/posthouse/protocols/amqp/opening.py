@@ -70,6 +70,7 @@ class Opening:
             guard=self._guard,
             is_guarded=self._authenticator.is_required,
             namespace=namespace,
+            half_messages=shared.half_messages,
             capabilities=negotiation.capabilities,
             frame_max=negotiation.frame_max,
             limits=shared.limits,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from posthouse.broker.access.guard import Guard
+from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.protocols.amqp.acknowledgements import CollectedAcks, Unfinished
 from posthouse.protocols.amqp.answers import Answers
@@ -35,6 +36,7 @@ class Session:
     is_guarded: bool
     """Whether permissions have to be checked."""
     namespace: Namespace
+    half_messages: HalfMessages
     capabilities: Mapping[str, object]
     """Capabilities that the client announced."""
     frame_max: int

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from posthouse.broker.access.control import AccessControl
+from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.queues.namespace import Namespace
 from posthouse.broker.queues.namespaces import Namespaces
 from posthouse.broker.queues.publishing import Publishing
 from posthouse.broker.routing.exchange import Exchange
 from posthouse.model.scopes import Scope, scope_of_namespace
+from posthouse.protocols.amqp.half_checks import HalfChecks
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.protocols.amqp.mapping.caches import DeliveryCache, EnvelopeCache
 from posthouse.protocols.amqp.mapping.stream_offsets import StreamOffsets
@@ -23,6 +25,7 @@ class Shared:
         self,
         namespaces: Namespaces,
         publishing: Publishing,
+        half_messages: HalfMessages,
         access: AccessControl,
         *,
         buffer_bytes: int,
@@ -37,6 +40,7 @@ class Shared:
         """`holds`: whether this broker serves what a scope is about. Clients of others are transferred."""
         self.namespaces = namespaces
         self.publishing = publishing
+        self.half_messages = half_messages
         self.access = access
         self.buffer_bytes = buffer_bytes
         self.limits = limits
@@ -49,6 +53,7 @@ class Shared:
         self.reply_tos = ReplyTos(self.names)
         self.envelopes = EnvelopeCache()
         self.stream_offsets = StreamOffsets()
+        half_messages.ask_by(HalfChecks(namespaces, publishing).ask)
         self._shown: dict[str, DeliveryCache] = {}
 
     def serves(self, vhost: str) -> bool:

@@ -218,7 +218,10 @@ class Clients:
         self._tell(changed)
 
     def ask(self, id: int, message: HalfMessage) -> bool:
-        """Ask a producer of the message's group, in turn, what was decided. False if none can be asked."""
+        """Ask a producer of the message's group, in turn, what was decided. False if none can be asked: also
+        of messages for exchanges, which RocketMQ does not know."""
+        if message.content.partition is None:
+            return False
         producers = self._producers.get(message.group, {})
         for connection in list(producers):
             del producers[connection]

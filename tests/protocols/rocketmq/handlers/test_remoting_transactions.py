@@ -67,7 +67,7 @@ def half_messages(broker: AsyncBroker) -> int:
 async def check(broker: AsyncBroker) -> None:
     """As if the first check was due."""
     half = broker.app.broker.half_messages
-    half._checks = [(0.0, id) for _, id in half._checks]
+    half._checks._due = [(0.0, id) for _, id in half._checks._due]
     await half.check()
 
 

@@ -249,7 +249,7 @@ class GrpcClients:
     def ask(self, id: int, message: HalfMessage) -> bool:
         """Ask a producer that sends to the message's topic, in turn. False if none can be asked."""
         topic = topic_of_group(message.group)
-        if topic is None:
+        if topic is None or message.content.partition is None:
             return False
         publishers = self._publishers.get(topic, {})
         for client in list(publishers.values()):

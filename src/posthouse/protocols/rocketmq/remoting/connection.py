@@ -274,7 +274,7 @@ class RemotingConnection(asyncio.Protocol):
         self._tell(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group})
 
     def check_transaction(self, id: int, message: HalfMessage) -> bool:
-        if not self.guard.may(Operation.WRITE, Kind.TOPIC, message.topic):
+        if not all(self.guard.may(Operation.WRITE, Kind.TOPIC, topic) for topic in message.topics):
             return False  # it would get the message, and could not decide
         return self._tell(RequestCode.CHECK_TRANSACTION_STATE, *check_fields(id, message, self.own_host))
 

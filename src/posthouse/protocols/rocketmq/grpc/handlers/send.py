@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
+from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_FIRST_CHECK
 from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import AccessRefused, BadRequest, PosthouseError
 from posthouse.model.topics import Topic
@@ -33,7 +33,6 @@ from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 MOST_MESSAGES: Final = 1024
 """In one request."""
-_LONGEST_FIRST_CHECK: Final = 3 * 24 * 3600
 
 Done = Callable[[SendResultEntry], None]
 
@@ -133,7 +132,7 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
     if is_half:
         given = system.orphaned_transaction_recovery_duration
         seconds = FIRST_CHECK_SECONDS if given is None or given.ms <= 0 else given.ms // 1000
-        first_check = min(seconds, _LONGEST_FIRST_CHECK)
+        first_check = min(seconds, LONGEST_FIRST_CHECK)
     group = message.properties.get(SHARDING_KEY)
     chosen = spread if group is None else zlib.crc32(group.encode())
     key, headers = record_key(message.properties), record_headers(message)

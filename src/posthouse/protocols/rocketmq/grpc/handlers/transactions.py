@@ -28,7 +28,6 @@ from posthouse.protocols.rocketmq.grpc.transaction_ids import (
     transaction_id,
 )
 from posthouse.protocols.rocketmq.messages import message_of
-from posthouse.records.raw import RawRecord
 
 log = logging.getLogger(__name__)
 
@@ -60,11 +59,11 @@ async def _end(
 
 def check_command(id: int, half: HalfMessage, like: Resource | None, store_host: str) -> TelemetryCommand:
     """What asks a producer."""
-    message = message_of(RawRecord(id, half.prepared_ms, half.key, half.value, half.headers))
+    message = message_of(half.record(id))
     properties = message.properties
     keys = properties.get(KEYS)
     asked = GrpcMessage(
-        topic=resource_of(topic_of_group(half.group) or half.topic, like),
+        topic=resource_of(topic_of_group(half.group) or half.content.exchange, like),
         user_properties=user_properties(properties),
         system_properties=SystemProperties(
             tag=properties.get(TAGS),
@@ -76,7 +75,7 @@ def check_command(id: int, half: HalfMessage, like: Resource | None, store_host:
             born_timestamp=Timestamp.from_ms(message.born_at),
             store_timestamp=Timestamp.from_ms(half.prepared_ms),
             store_host=store_host,
-            queue_id=half.partition,
+            queue_id=half.content.partition or 0,
         ),
         body=message.body,
     )

@@ -5,8 +5,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_FIRST_CHECK
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.broker.half_messages.half_messages import FIRST_CHECK_SECONDS
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import AccessRefused, AlreadyDecided, PosthouseError
 from posthouse.model.topics import Topic
@@ -19,13 +19,11 @@ from posthouse.protocols.rocketmq.names import client_name
 from posthouse.protocols.rocketmq.positions import half_id, pack_half_position
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.records.raw import RawRecord
 
 log = logging.getLogger(__name__)
 
 _FIRST_CHECK: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 """A property: how long the producer is left alone."""
-_LONGEST_FIRST_CHECK: Final = 3 * 24 * 3600
 _NOT_DECIDED: Final = 0
 
 
@@ -60,18 +58,18 @@ def prepare(call: Call, topic: Topic, queue: int, message: Message) -> None:
 
 
 def _first_check(text: str | None) -> int:
-    if text is None or not text.isdecimal() or len(text) > len(str(_LONGEST_FIRST_CHECK)):
+    if text is None or not text.isdecimal() or len(text) > len(str(LONGEST_FIRST_CHECK)):
         return FIRST_CHECK_SECONDS
-    return min(int(text), _LONGEST_FIRST_CHECK)
+    return min(int(text), LONGEST_FIRST_CHECK)
 
 
 def end(call: Call) -> Coroutine[Any, Any, None] | None:
     decision = call.number("commitOrRollback")
     id = half_id(call.number("commitLogOffset"))
     group = call.text("producerGroup")
-    topic = call.connection.server.broker.half_messages.topic_of(id)
-    if topic is not None and not call.connection.guard.allows(Operation.WRITE, Kind.TOPIC, topic):
-        raise AccessRefused(f"no permission to decide half messages for topic {client_name(topic)!r}")
+    for topic in call.connection.server.broker.half_messages.topics_of(id):
+        if not call.connection.guard.allows(Operation.WRITE, Kind.TOPIC, topic):
+            raise AccessRefused(f"no permission to decide half messages for topic {client_name(topic)!r}")
     if decision == _NOT_DECIDED:
         call.answer()  # it is asked again
         return None
@@ -93,11 +91,11 @@ async def _end(call: Call, id: int, group: str, *, commit: bool) -> None:
 
 def check_fields(id: int, half: HalfMessage, own_host: bytes) -> tuple[dict[str, str], bytes]:
     """Fields and body of the request that asks a producer."""
-    message = message_of(RawRecord(id, half.prepared_ms, half.key, half.value, half.headers))
+    message = message_of(half.record(id))
     position = pack_half_position(id)
     stored = StoredMessage(
-        topic=client_name(half.topic),
-        queue=half.partition,
+        topic=client_name(half.content.exchange),
+        queue=half.content.partition or 0,
         queue_offset=id,
         position=position,
         body=message.body,

@@ -1,0 +1,104 @@
+"""Asks producers for what they have not decided in time.
+
+A check asks any live producer of the group. As long as there is none, checks are put off and do not count.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from heapq import heappop, heappush
+from typing import Final, TypeAlias
+
+from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.half_messages.parking import PARKED_TOPIC
+from posthouse.broker.half_messages.undecided import Undecided
+from posthouse.model.clock import Clock
+from posthouse.model.errors import PosthouseError
+
+log = logging.getLogger(__name__)
+
+FIRST_CHECK_SECONDS: Final = 6
+LONGEST_FIRST_CHECK: Final = 3 * 24 * 3600
+CHECK_SECONDS: Final = 30
+MOST_CHECKS: Final = 15
+LONGEST_SECONDS: Final = 72 * 3600
+"""After so long without a producer to ask, a message is parked, too. Counted since the broker has started."""
+_AT_ONCE: Final = 1000
+
+Ask: TypeAlias = Callable[[int, HalfMessage], bool]
+"""Asks a producer of the message's group what was decided of the message with this id. False if no producer
+is connected."""
+
+
+class Checks:
+    def __init__(
+        self,
+        clock: Clock,
+        undecided: Mapping[int, Undecided],
+        deciding: Container[int],
+        messages: Callable[[Sequence[int]], Awaitable[dict[int, HalfMessage]]],
+        park: Callable[[int], None],
+    ) -> None:
+        """`undecided` and `deciding` change under its eyes."""
+        self._clock = clock
+        self._undecided = undecided
+        self._deciding = deciding
+        self._messages = messages
+        self._park = park
+        self._due: list[tuple[float, int]] = []
+        """A heap of monotonic times, and ids."""
+        self._askers: list[Ask] = []
+
+    def ask_by(self, ask: Ask) -> None:
+        """Producers of one protocol."""
+        self._askers.append(ask)
+
+    def plan(self, id: int, message: HalfMessage) -> None:
+        old = (self._clock.now_ms() - message.prepared_ms) / 1000
+        left = min(max(message.first_check_s - old, 0), message.first_check_s)
+        heappush(self._due, (self._clock.monotonic() + left, id))
+
+    async def check(self) -> None:
+        now = self._clock.monotonic()
+        due: list[int] = []
+        while self._due and self._due[0][0] <= now and len(due) < _AT_ONCE:
+            _, id = heappop(self._due)
+            if id not in self._undecided:
+                continue
+            if id in self._deciding:  # that may fail
+                heappush(self._due, (now + CHECK_SECONDS, id))
+            else:
+                due.append(id)
+        try:
+            messages = await self._messages(due)
+        except PosthouseError:
+            for id in due:
+                heappush(self._due, (now + CHECK_SECONDS, id))
+            raise
+        for id in due:
+            known = self._undecided.get(id)
+            if known is None:
+                continue  # decided meanwhile
+            if id not in messages:
+                log.error("half message %d of group %s is damaged: nobody can be asked", id, known.group)
+                continue
+            heappush(self._due, (now + CHECK_SECONDS, id))
+            if id in self._deciding:
+                continue
+            if not self._is_asked(id, known, messages[id], now):
+                log.warning(
+                    "half message %d of group %s is undecided for %d s: it is parked in topic %s",
+                    id,
+                    known.group,
+                    now - known.since,
+                    PARKED_TOPIC,
+                )
+                self._park(id)
+
+    def _is_asked(self, id: int, known: Undecided, message: HalfMessage, now: float) -> bool:
+        """False if nobody is to be asked any more."""
+        if known.checks >= MOST_CHECKS:
+            return False
+        if any(ask(id, message) for ask in self._askers):
+            known.checks += 1
+            return True
+        return now - known.since < LONGEST_SECONDS
