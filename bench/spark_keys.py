@@ -80,8 +80,8 @@ def _wait_for_index(client: Client, records: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=4_000_000)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=7)
     arguments = parser.parse_args()
     records = arguments.records // _PARTITIONS * _PARTITIONS
     with tempfile.TemporaryDirectory(prefix="posthouse-") as place:
