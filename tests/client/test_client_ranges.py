@@ -6,6 +6,7 @@ import pytest
 from posthouse.client import Client
 from posthouse.client.errors import BrokerUnreachable, OffsetGone
 from posthouse.client.ranges import RangeReading
+from posthouse.client.spans import Span
 from posthouse.testing import ThreadBroker
 
 
@@ -30,6 +31,18 @@ def test_exactly_the_range(client: Client, topic: str, first: int, end: int, fet
     reading = client.range_of(client.topic(topic), 0, first, end, fetch_bytes=fetch_bytes)
     assert values(reading) == list(range(first, end))
     assert reading.position >= end
+
+
+def test_only_spans_of_it(client: Client, topic: str) -> None:
+    fill(client, topic, 40)
+    spans = [Span(1, 2), Span(2, 3), Span(14, 15), Span(25, 26), Span(34, 38)]
+    info = client.topic(topic)
+    reading = client.range_of(info, 0, 2, 30, spans=spans)
+    assert values(reading) == [2, 3, 14, 15, 25, 26, 27], "the rest of their batches comes along"
+    assert reading.position == 30
+    assert values(client.range_of(info, 0, 4, 9, spans=spans)) == []
+    whole = client.range_of(info, 0, 0, 36, spans=spans)
+    assert values(whole) == [1, 2, 3, 14, 15, 25, 26, 27, 34, 35]
 
 
 def test_aborted_records_on_request_only(client: Client, topic: str, posthouse_session: ThreadBroker) -> None:

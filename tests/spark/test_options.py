@@ -3,6 +3,7 @@
 import pytest
 
 from posthouse.client.topic_partitions import TopicPartition
+from posthouse.records.record_names import Name, NameKind
 from posthouse.spark.errors import WrongOption
 from posthouse.spark.offsets import from_json, to_json
 from posthouse.spark.options import EARLIEST, LATEST, Position, TopicSelection, parse_source
@@ -29,6 +30,17 @@ def test_objects() -> None:
         parse_source(BASE | {"objectStore": "s3://bucket", "readObjects": "false"}, streaming=False)
     with pytest.raises(WrongOption, match="'objectStore' is an address such as s3://BUCKET/PREFIX"):
         parse_source(BASE | {"objectStore": "bucket"}, streaming=False)
+
+
+def test_keys_and_ids() -> None:
+    def name(**more: str) -> Name | None:
+        return parse_source(BASE | more, streaming=True).name
+
+    assert name() is None
+    assert name(key="grün") == Name(NameKind.KEY, "grün".encode())
+    assert name(KEY="") == Name(NameKind.KEY, b"")
+    assert name(key="/wA=", keyEncoding="base64") == Name(NameKind.KEY, b"\xff\0")
+    assert name(messageId="7F00") == Name(NameKind.MESSAGE_ID, b"7F00")
 
 
 def test_names_have_no_case() -> None:
@@ -67,6 +79,12 @@ def test_which_topics() -> None:
     ("given", "sentence"),
     [
         ({"subscribe": "a"}, "'kafka.bootstrap.servers' is missing"),
+        (BASE | {"key": "a", "messageId": "b"}, "'key' and 'messageId' do not go together"),
+        (BASE | {"key": "a", "keyEncoding": "base64"}, "'key' is no base64"),
+        (BASE | {"key": "a", "keyEncoding": "hex"}, "one of text, base64"),
+        (BASE | {"keyEncoding": "text"}, "'keyEncoding' has no effect without 'key'"),
+        (BASE | {"messageId": ""}, "'messageId' is empty"),
+        (BASE | {"message_id": "a"}, "did you mean 'messageId'?"),
         (BASE | {"subscrieb": "a"}, "did you mean 'subscribe'?"),
         (BASE | {"startingOffset": "earliest"}, "did you mean 'startingOffsets'?"),
         (BASE | {"completely": "else"}, "see docs/spark.md"),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.client.topic_partitions import TopicPartition
-from posthouse.spark.planning import OffsetRange, limited, ranges_between, split
+from posthouse.spark.planning import OffsetRange, grouped, limited, ranges_between, split
 
 PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 3))
 RANGES = st.dictionaries(PLACES, st.tuples(st.integers(0, 1000), st.integers(1, 5000))).map(
@@ -32,6 +32,15 @@ def test_as_many_pieces_as_asked_for() -> None:
     assert [piece.size for piece in split([one, other], at_least=10)] == [100] * 10
     assert split([one, other], at_least=2) == [one, other]
     assert split([], at_least=5) == []
+
+
+def test_groups_of_parts() -> None:
+    place = TopicPartition("a", 0)
+    parts = [OffsetRange(place, first, end) for first, end in ((0, 2), (5, 6), (9, 30))]
+    assert grouped(parts, None) == [parts]
+    assert grouped([], 5) == []
+    sizes = [[each.size for each in group] for group in grouped(parts, 5)]
+    assert sizes == [[2, 1], [4], [4], [4], [4], [5]]
 
 
 @given(RANGES, st.integers(1, 3000))

@@ -16,6 +16,13 @@ from posthouse.protocols.kafka.codec.headers import (
     encode_request_header,
     encode_response_header,
 )
+from posthouse.protocols.kafka.codec.own.key_places import (
+    KeyPlacesAnswer,
+    KeyPlacesRange,
+    KeyPlacesRequest,
+    KeyPlacesResponse,
+    KeyPlacesSpan,
+)
 from posthouse.protocols.kafka.codec.own.renew_hold import RenewHoldRequest, RenewHoldResponse
 from posthouse.protocols.kafka.codec.own.segment_manifest import (
     AbortedTransactionPart,
@@ -92,6 +99,8 @@ def _request_seeds() -> Iterator[bytes]:
     manifest = SegmentManifestRequest(ranges=[SegmentManifestRange(partition=1, end=9)])
     yield _CHOICE.pack(10_001, 0) + _joined(APIS[10_001].encode_request(manifest))
     yield _CHOICE.pack(10_002, 0) + _joined(APIS[10_002].encode_request(RenewHoldRequest()))
+    places = KeyPlacesRequest(name=b"key", ranges=[KeyPlacesRange(end=9)])
+    yield _CHOICE.pack(10_003, 0) + _joined(APIS[10_003].encode_request(places))
 
 
 def _response_seeds() -> Iterator[bytes]:
@@ -100,6 +109,8 @@ def _response_seeds() -> Iterator[bytes]:
     manifest = SegmentManifestResponse(ranges=[answer])
     yield _CHOICE.pack(10_001, 0) + _joined(APIS[10_001].encode_response(0, manifest))
     yield _CHOICE.pack(10_002, 0) + _joined(APIS[10_002].encode_response(0, RenewHoldResponse()))
+    found = KeyPlacesResponse(ranges=[KeyPlacesAnswer(next=9, spans=[KeyPlacesSpan(first=3, end=4)])])
+    yield _CHOICE.pack(10_003, 0) + _joined(APIS[10_003].encode_response(0, found))
     for key, version, body in samples("response", newest_only=True):
         yield _CHOICE.pack(key, version) + body
 

@@ -25,8 +25,9 @@ from tests.protocols.kafka.access.scene import Scene, connected, log_in
 from tests.protocols.kafka.wire import Wire
 
 CASES = (*RECORD_CASES, *GROUP_CASES, *TRANSACTION_CASES, *ADMIN_CASES)
-_OWN = {10_000, 10_001, 10_002}
-"""What a manifest needs is shown on a shared storage: tests/cluster/test_segment_manifests.py."""
+_OWN = {10_000, 10_001, 10_002, 10_003}
+"""What a manifest needs is shown on a shared storage: tests/cluster/test_segment_manifests.py. What KeyPlaces
+needs: handlers/test_key_places.py."""
 _BEFORE_LOGIN = {"api_versions", "sasl_handshake", "sasl_authenticate"}
 
 
