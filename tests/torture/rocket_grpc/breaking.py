@@ -71,8 +71,10 @@ def forget_leases() -> None:
     """Leases are forgotten long before they are over."""
     lease = SubscribedPartition._lease
 
-    def short(subscribed: SubscribedPartition, first: int, last: int, member: MemberId, _: float) -> None:
-        lease(subscribed, first, last, member, time.monotonic() + _SHORT_LEASE_SECONDS)
+    def short(
+        subscribed: SubscribedPartition, first: int, last: int, member: MemberId, _: float, **how: bool
+    ) -> None:
+        lease(subscribed, first, last, member, time.monotonic() + _SHORT_LEASE_SECONDS, **how)
 
     SubscribedPartition._lease = short  # type: ignore[method-assign, assignment]
 
