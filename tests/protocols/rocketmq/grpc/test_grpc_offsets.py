@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from posthouse.protocols.rocketmq.codec.codes import RequestCode
+from posthouse.protocols.rocketmq.grpc.handlers import receive
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import FilterExpression, Message, MessageQueue
 from posthouse.protocols.rocketmq.grpc.messages.enums import FilterType, QueryOffsetPolicy
@@ -105,10 +108,13 @@ async def test_a_pull_waits(broker: AsyncBroker, client: MessagingClient) -> Non
     assert (bodies(messages), following) == ([b"new"], 11)
 
 
-async def test_a_pull_ends_before_its_deadline(broker: AsyncBroker, client: MessagingClient) -> None:
+async def test_a_pull_ends_before_its_deadline(
+    broker: AsyncBroker, client: MessagingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await filled(broker)
-    request = pull_request(client, "t", 10, wait=20)
-    status, last = await client.responses(request, PullMessageResponse, timeout=0.8)
+    monkeypatch.setattr(receive, "_BEFORE_DEADLINE", DEADLINE - 0.5)
+    request = pull_request(client, "t", 10, wait=60)
+    status, last = await client.responses(request, PullMessageResponse, timeout=DEADLINE)
     assert status.status is not None and status.status.code == Code.MESSAGE_NOT_FOUND
     assert last.next_offset == 10
 
