@@ -92,7 +92,7 @@ def commit_everything() -> None:
     """Also half messages that their producer rolls back."""
     decide = HalfMessages.decide
 
-    def committed(halves: HalfMessages, id: int, *, group: str, commit: bool) -> "asyncio.Future[None]":
+    def committed(halves: HalfMessages, id: int, *, group: str, commit: bool) -> "asyncio.Future[Any]":
         return decide(halves, id, group=group, commit=True)
 
     HalfMessages.decide = committed  # type: ignore[method-assign, assignment]
