@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.broker.key_index import offset_spans
-from posthouse.broker.key_index.key_index import Place
 from posthouse.broker.key_index.offset_spans import Span, spans_of
+from posthouse.broker.key_index.partition_index import Place
 
 
 async def places_at(ranges: Sequence[tuple[int, int]]) -> AsyncGenerator[Place, None]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.protocols.rocketmq.grpc import clients as clients_module
@@ -16,12 +17,7 @@ ONE, TWO = GroupId("one"), GroupId("two")
 ID = MemberId("client")
 HALF = HalfMessage(
     group=group_of_topic("orders"),
-    topic="orders",
-    partition=0,
-    key=None,
-    value=b"v",
-    headers=b"\0",
-    prepared_ms=0,
+    content=Scheduled(due_ms=0, namespace="/", exchange="orders", key=b"", value=b"v", partition=0),
     first_check_s=6,
 )
 

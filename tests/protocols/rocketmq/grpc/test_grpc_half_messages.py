@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from posthouse.broker.half_messages.half_messages import CHECK_SECONDS, MOST_CHECKS
+from posthouse.broker.half_messages.checks import CHECK_SECONDS, MOST_CHECKS
 from posthouse.protocols.rocketmq.codec.codes import PRODUCER_GROUP, TRANSACTION_PREPARED, RequestCode
 from posthouse.protocols.rocketmq.codec.message_ids import parse_message_id
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code

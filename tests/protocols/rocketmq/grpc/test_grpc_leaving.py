@@ -9,6 +9,7 @@ import grpc.aio
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.ids import GroupId
 from posthouse.protocols.rocketmq.grpc.groups import group_id
 from posthouse.protocols.rocketmq.grpc.handlers.membership import TelemetryStream
@@ -117,17 +118,12 @@ def test_half_messages_are_shown_to_those_who_may_write_to_their_topic(may_write
         pushed.append(data)
         return True
 
-    guard = SimpleNamespace(allows=lambda operation, kind, name: may_write and name == "orders")
+    guard = SimpleNamespace(may=lambda operation, kind, name: may_write and name == "orders")
     call: Any = SimpleNamespace(push=push)
     session: Any = SimpleNamespace(guard=guard, store_host="127.0.0.1:1")
     half = HalfMessage(
         group="%TOPIC%orders",
-        topic="orders",
-        partition=0,
-        key=None,
-        value=b"secret",
-        headers=b"\0",
-        prepared_ms=0,
+        content=Scheduled(due_ms=0, namespace="/", exchange="orders", key=b"", value=b"secret", partition=0),
         first_check_s=6,
     )
     assert TelemetryStream(call, session).ask(1, half) is may_write

@@ -58,7 +58,8 @@ class TelemetryStream:
 
     def ask(self, id: int, message: HalfMessage) -> bool:
         """Only those who may write to the topic see what was sent to it, whatever topics they name."""
-        if not self._session.guard.allows(Operation.WRITE, Kind.TOPIC, message.topic):
+        guard = self._session.guard
+        if not all(guard.may(Operation.WRITE, Kind.TOPIC, topic) for topic in message.topics):
             return False
         like = next(iter(self.topics), None)
         return self._call.push(check_command(id, message, like, self._session.store_host).encode())
