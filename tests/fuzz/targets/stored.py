@@ -9,6 +9,8 @@ from crc32c import crc32c
 from posthouse.broker.groups import offsets
 from posthouse.broker.groups.streams_store import decoded_topology, put_topology
 from posthouse.broker.groups.streams_topology import InternalTopic, Subtopology, Topology
+from posthouse.broker.half_messages import half_message
+from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.progress.chunk import CHUNK
 from posthouse.broker.progress.progress import Progress
 from posthouse.broker.progress.stash import KEY_SIZE
@@ -27,6 +29,7 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction, decode_transaction
 from posthouse.model.errors import BadRequest, DataDamaged
 from posthouse.model.ids import GroupId, PartitionId, TopicId
+from posthouse.records.raw import RawRecord
 from posthouse.records.spans import filler
 from posthouse.storage.files.catalog.producer_rows import load, partition_key, rows
 from posthouse.storage.files.journal import journal
@@ -211,6 +214,33 @@ def _scheduled() -> Iterator[bytes]:
     yield with_more.encode()
 
 
+def half(data: bytes) -> None:
+    with suppress(DataDamaged):
+        decoded = half_message.decode(_half_record(data))
+        assert half_message.decode(_half_record(decoded.encode())) == decoded
+        assert decoded.topics
+
+
+def _half_record(value: bytes) -> RawRecord:
+    return RawRecord(7, 5, None, value, b"\x00")
+
+
+def _halves() -> Iterator[bytes]:
+    yield b"\x01\x01" + Struct(">IIIII").pack(2, 60, 1, 1, 2) + b"gtk1value"
+    record = Scheduled(due_ms=5, namespace="/", exchange="t", key=b"k", value=b"v", partition=2)
+    yield HalfMessage(group="g", content=record, first_check_s=6).encode()
+    routed = Scheduled(due_ms=5, namespace="é", exchange="", key=b"k", value=b"v", more_keys=(b"x", b""))
+    yield HalfMessage(
+        group="g",
+        name="n",
+        content=routed,
+        first_check_s=6,
+        check_queue="q",
+        delay_ms=7,
+        headers_when_due=b"\x00",
+    ).encode()
+
+
 def schedule_bucket(data: bytes) -> None:
     with suppress(DataDamaged):
         decoded = bucket.decode(1, _PARTITION, data)
@@ -330,6 +360,7 @@ TARGETS = (
     Target(name="queue-progress", run=progress, seeds=_progress),
     Target(name="producer-table", run=producers, seeds=_producers),
     Target(name="scheduled-message", run=scheduled, seeds=_scheduled),
+    Target(name="half-message", run=half, seeds=_halves),
     Target(name="schedule-bucket", run=schedule_bucket, seeds=_buckets, longest=200),
     Target(
         name="segment-header", run=segment_header, seeds=_headers, dictionary=(SEGMENT_MAGIC,), longest=200

@@ -148,6 +148,24 @@ async def test_permissions() -> None:
         answered(await ann.post("/v1/half-messages/0/commit"), 403)
 
 
+async def test_the_management_api_publishes_no_half_messages() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        answered(await http.put("/api/queues/%2F/q", json={}), 201)
+        properties = {"message_id": "m", "headers": {"x-half-message": "prepare", "x-producer-group": "g"}}
+        message = {"properties": properties, "routing_key": "q", "payload": "x", "payload_encoding": "string"}
+        refused = await http.post("/api/exchanges/%2F/amq.default/publish", json=message)
+        assert "for half messages use AMQP or /v1/half-messages" in answered(refused, 400)["reason"]
+        assert len(broker.app.broker.half_messages) == 0
+
+
+async def test_a_broker_that_is_not_alone_refuses() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        await with_topic(http)
+        broker.app.broker.half_messages._is_alone = False
+        assert "need a broker that is alone" in (await prepare(http, 400))["detail"]
+        answered(await http.get("/v1/half-messages"), 400)
+
+
 async def test_a_client_that_leaves_does_not_end_the_decision(tmp_path: Path) -> None:
     async with AsyncBroker(data=tmp_path) as broker, client(broker) as http:
         await with_topic(http)

@@ -11,6 +11,7 @@ from posthouse.broker.half_messages.parking import PARKED_TOPIC
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFenced
 from posthouse.protocols.amqp.limits import AmqpLimits
+from posthouse.records.header_section import encode_section
 from tests.protocols.amqp.access_cases import READ, WRITE
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import GatedStorage, Rig
@@ -372,6 +373,44 @@ async def test_consumers_of_the_queue_for_checks_are_asked() -> None:
         await acked(asked, 2)
         assert await got(wire) is not None
         assert await got(wire) is None
+
+
+async def test_amqp_is_asked_about_records_with_names() -> None:
+    """As they are prepared over HTTP: they have no properties."""
+    async with Rig() as rig, await rig.open() as wire:
+        await confirming(wire, "t", "posthouse.checks.billing")
+        await rig.broker.create_topics([NewTopic(name="t", partitions=1)])
+        stored: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        rig.broker.half_messages.prepare(
+            rig.broker.topic("t"),
+            0,
+            None,
+            b"paid",
+            encode_section([(b"trace", b"7f3a")]),
+            group="billing",
+            name="m-1",
+            stored=stored.set_result,
+        )
+        assert await stored == 0
+        await wire.call(1, Basic.Consume(queue="posthouse.checks.billing", no_ack=True))
+        await check(rig)
+        asked = await wire.content(1)
+        assert (asked.body, asked.properties.message_id) == (b"paid", "m-1")
+        assert asked.properties.headers == {"x-half-message": "check", "x-producer-group": "billing"}
+        half(wire, "commit")
+        await wire.expect(1, Basic.Ack)
+        message = await got(wire, "t")
+        assert message is not None and message.body == b"paid"
+        assert message.properties.headers == {"trace": "7f3a"}
+
+
+async def test_a_broker_that_is_not_alone_refuses() -> None:
+    async with Rig() as rig, await rig.open() as wire:
+        rig.broker.half_messages._is_alone = False
+        await confirming(wire, "q")
+        half(wire, "prepare")
+        with pytest.raises(Closed, match="half messages need a broker that is alone"):
+            await wire.expect(1, Basic.Ack)
 
 
 async def test_what_is_never_decided_is_parked() -> None:

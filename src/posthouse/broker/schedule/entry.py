@@ -82,6 +82,8 @@ class Scheduled:
             )
         if not 0 <= (self.expires_in_ms or 0) <= _MAX_INT64 or not 0 <= self.priority < 2**31:
             raise InvalidRecord(f"expiry in {self.expires_in_ms} ms, priority {self.priority}")
+        if not 0 <= (self.partition or 0) < 2**31:
+            raise InvalidRecord(f"there is no partition {self.partition}")
         if self.stored_attributes is None:
             stored = json.dumps(to_json(self.attributes)).encode() if self.attributes else b""
             object.__setattr__(self, "stored_attributes", stored)
