@@ -12,7 +12,7 @@ COPY_BYTES = 1024 * 1024
 
 
 def set_aside(disk: Disk, directory: str, owner: PartitionLog, path: str, position: int) -> str:
-    """Copy the file from `position` on, and truncate it there. Returns the path of the copy."""
+    """Copy the file from `position` on, and truncate it there, durably. Returns the path of the copy."""
     place = f"{directory}/{SET_ASIDE}"
     copy = f"{place}/{owner.id.topic.hex()}-{path.rpartition('/')[2].removesuffix('.log')}-{position}.log"
     for changed in disk.make_directory(place):
@@ -22,6 +22,7 @@ def set_aside(disk: Disk, directory: str, owner: PartitionLog, path: str, positi
         _copy(disk, source, position, disk.size(path), copy)
         disk.sync_directory(place)
         disk.truncate(source, position)
+        synced(disk, source)
     finally:
         disk.close(source)
     return copy

@@ -31,7 +31,7 @@ from posthouse.storage.files.segments.segment import (
     parse_segment_name,
     segment_name,
 )
-from posthouse.storage.files.system.disk import Disk
+from posthouse.storage.files.system.disk import Disk, synced
 from posthouse.storage.files.system.open_files import OpenFiles
 
 log = logging.getLogger(__name__)
@@ -220,12 +220,16 @@ class TailRecovery:
         return sorted(self._segment_files[owner.directory].get(owner.id.index, {}).values())
 
     def _cut_tail(self, owner: PartitionLog) -> None:
-        """Truncate the tail: its bytes were never acknowledged."""
+        """Truncate the tail: its bytes were never acknowledged.
+
+        Synced, or a power cut could bring them back in place of later batches, acknowledged without a sync.
+        """
         segment = owner.segments[-1] if owner.segments else None
         if segment is not None and self._disk.size(segment.path) > segment.size:
             file = self._files.acquire(segment.path)
             try:
                 self._disk.truncate(file.handle, segment.size)
+                synced(self._disk, file.handle)
             finally:
                 self._files.release(file)
 
