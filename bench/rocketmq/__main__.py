@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+from bench.queues.report import commit
 from bench.rocketmq import report
 from bench.rocketmq.contest import Contest
 from bench.rocketmq.loads import PROGRAM, Loads
@@ -41,11 +42,13 @@ def main() -> int:
     is_trial = plan != Plan() or len(peers) < len(PEERS) or len(names) < len(SCENARIOS)
     words = shlex.join(each for each in given if each != _INSIDE)
     command = f"python -m bench.rocketmq {words}" if words else "make bench-rocketmq"
+    commit_measured = commit()  # before the page itself is a change
     for name in names:
         contest.run(name, partial(print, flush=True))
         if arguments.write or not is_trial:  # after each, because a full run takes long
             circumstances = report.Circumstances(
                 command=command,
+                commit=commit_measured,
                 plan=plan,
                 is_complete=name == names[-1],
                 failures=contest.failures,
