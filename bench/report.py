@@ -21,8 +21,8 @@ clients, consumer groups, transactions and starts. Our machines are small and sh
 by a factor of two from run to run. Trust the **ratios**, which compare measurements of the same run, and the
 CPU per GiB.
 
-Other pages: [queues](benchmarks-queues.md), [Spark](benchmarks-spark.md), and [many connections, topics and
-records, and overload](benchmarks-scale.md) (`make bench-scale`).
+Other pages: [queues](benchmarks-queues.md), [RocketMQ](benchmarks-rocketmq.md), [Spark](benchmarks-spark.md),
+and [many connections, topics and records, and overload](benchmarks-scale.md) (`make bench-scale`).
 
 ![Throughput](benchmarks.svg)
 

@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from functools import partial
 
+from bench.queues.report import commit
 from bench.rocketmq import report
 from bench.rocketmq.contest import Contest
 from bench.rocketmq.loads import PROGRAM, Loads
@@ -20,6 +21,7 @@ from bench.rocketmq.scenarios import SCENARIOS
 from tests.java import jars
 
 _INSIDE = "--inside"
+_PLANNED = ("rounds", "seconds", "consumed", "backlog", "delayed")
 
 
 def main() -> int:
@@ -33,7 +35,8 @@ def main() -> int:
             return 1
         _enter_namespace([*given, _INSIDE])
     plan = QUICK if arguments.quick else Plan()
-    plan = replace(plan, rounds=arguments.rounds or plan.rounds, seconds=arguments.seconds or plan.seconds)
+    given_plan = {name: getattr(arguments, name) for name in _PLANNED}
+    plan = replace(plan, **{name: value for name, value in given_plan.items() if value})
     directory = jars.fetched("rocketmq-server", jars.ROCKETMQ_SERVER)
     peers = [peer for peer in PEERS if not arguments.peer or peer.name.lower() in arguments.peer]
     contest = Contest(plan, peers, directory, Loads(jars.compiled(PROGRAM, directory)))
@@ -41,11 +44,13 @@ def main() -> int:
     is_trial = plan != Plan() or len(peers) < len(PEERS) or len(names) < len(SCENARIOS)
     words = shlex.join(each for each in given if each != _INSIDE)
     command = f"python -m bench.rocketmq {words}" if words else "make bench-rocketmq"
+    commit_measured = commit()  # before the page itself is a change
     for name in names:
         contest.run(name, partial(print, flush=True))
         if arguments.write or not is_trial:  # after each, because a full run takes long
             circumstances = report.Circumstances(
                 command=command,
+                commit=commit_measured,
                 plan=plan,
                 is_complete=name == names[-1],
                 failures=contest.failures,
@@ -70,6 +75,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="tiny volumes, to test the benchmark itself")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="of every measurement that is not a count")
+    parser.add_argument("--consumed", type=int, help="messages that wait for a push consumer")
+    parser.add_argument("--backlog", type=int, help="messages")
+    parser.add_argument("--delayed", type=int, help="messages")
     parser.add_argument("--write", action="store_true", help="write the page after a trial, too")
     parser.add_argument(_INSIDE, action="store_true", help=argparse.SUPPRESS)
     return parser

@@ -6,7 +6,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from bench.queues.report import commit
 from bench.report import machine
 from bench.rocketmq.figures import Row
 from bench.rocketmq.peers import POSTHOUSE, ROCKETMQ, SERVER_VERSION
@@ -30,8 +29,8 @@ within each round, and above 1 Posthouse is better, whatever is measured. A figu
   contains page cache; the row *without mapped files* does not.
 - **Remoting**: the Java client {version}, with its own settings. Each thread sends one message of {size}
   B and waits for the answer. The push consumer has its 20 threads and finds {consumed:,} messages.
-- **gRPC**: `rocketmq-python-client`, one client, one request at a time. The client itself needs more
-  time for a request than the broker.
+- **gRPC**: `rocketmq-python-client`, one client, one request at a time. The client itself needs about as
+  much processor time for a request as Posthouse.
 - Broker and clients share the machine's cores, in a network namespace of their own, on loopback.
 
 {machine}"""
@@ -40,6 +39,7 @@ within each round, and above 1 Posthouse is better, whatever is measured. A figu
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
     command: str
+    commit: str
     plan: Plan
     is_complete: bool
     failures: Sequence[str] = ()
@@ -55,7 +55,7 @@ def document(rows: Sequence[Row], circumstances: Circumstances) -> str:
     plan = circumstances.plan
     introduction = INTRODUCTION.format(
         command=circumstances.command,
-        commit=commit(),
+        commit=circumstances.commit,
         reservation=_reservation(circumstances),
         version=SERVER_VERSION,
         rounds=plan.rounds,

@@ -53,6 +53,7 @@ def test_the_page_names_missed_aims_and_what_is_missing() -> None:
     rows = [row([1.0], [2.0], least_ratio=1.0), row([2.0], [1.0], least_ratio=1.0)]
     circumstances = Circumstances(
         command="make bench-rocketmq",
+        commit="0123456789",
         plan=Plan(),
         is_complete=True,
         failures=["RocketMQ, delay, round 1: it did not start"],
@@ -62,6 +63,7 @@ def test_the_page_names_missed_aims_and_what_is_missing() -> None:
     assert "- Sends, send: 1.00 messages/s, 0.50 × RocketMQ; the aim was ≥ 1 × RocketMQ" in page
     assert "- RocketMQ, delay, round 1: it did not start" in page
     assert line(rows[1]) in page
+    assert "at commit 0123456789." in page
     assert "trial" not in page
     assert "as a trial" in document(rows, replace(circumstances, plan=QUICK))
     assert "did not come to its end" in document(rows, replace(circumstances, is_complete=False))

@@ -2,6 +2,7 @@
 
     python -m tools.conformance                     all suites
     python -m tools.conformance amqp                those of one protocol
+    python -m tools.conformance rocketmq            answers beside those of the real RocketMQ
     python -m tools.conformance librdkafka --only 0012 --only 0103
     python -m tools.conformance kafka-python --only test_group
     python -m tools.conformance kombu --broker 127.0.0.1:5673      against another broker, such as RabbitMQ

@@ -69,7 +69,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--keep", action="store_true", help="leave the broker's data in .conformance/data-…")
     arguments = parser.parse_args()
     if arguments.broker and not arguments.suite:
-        parser.error("--broker is an address of one protocol; say which suite, or kafka or amqp")
+        parser.error("--broker is an address of one protocol; say which suite, or kafka, amqp or rocketmq")
     return arguments
 
 

@@ -142,7 +142,7 @@ async def test_what_there_is_none_of(client: RemotingClient) -> None:
     assert (await client.pull("t", queue=1)).code == ResponseCode.TOPIC_NOT_EXIST
     assert (await client.pull("t", queue=-1)).code == ResponseCode.TOPIC_NOT_EXIST
     assert (await client.pull("a b")).code == ResponseCode.INVALID_PARAMETER
-    assert (await client.pull("t", consumerGroup="")).code == ResponseCode.MESSAGE_ILLEGAL
+    assert (await client.pull("t", consumerGroup="")).code == ResponseCode.INVALID_PARAMETER
 
 
 async def test_a_send_wakes_a_pull_that_waits(broker: AsyncBroker, client: RemotingClient) -> None:
