@@ -15,7 +15,7 @@ from bench.queues.report import commit
 from bench.rocketmq import report
 from bench.rocketmq.contest import Contest
 from bench.rocketmq.loads import PROGRAM, Loads
-from bench.rocketmq.peers import PEERS
+from bench.rocketmq.peers import PEERS, in_namespace
 from bench.rocketmq.plan import QUICK, Plan
 from bench.rocketmq.scenarios import SCENARIOS
 from tests.java import jars
@@ -61,11 +61,9 @@ def main() -> int:
 
 
 def _enter_namespace(arguments: list[str]) -> None:
-    """Does not return. What the process becomes has an empty network but for loopback."""
-    as_root = () if os.geteuid() == 0 else ("--map-root-user",)
-    inner = [sys.executable, "-m", "bench.rocketmq", *arguments]
-    up = 'ip link set lo up && exec "$@"'
-    os.execvp("unshare", ["unshare", "--net", *as_root, "sh", "-c", up, "sh", *inner])
+    """Does not return."""
+    command = in_namespace([sys.executable, "-m", "bench.rocketmq", *arguments])
+    os.execvp(command[0], command)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,5 @@
 """The suite: runs the program against both brokers, and compares line by line."""
 
-import os
 import subprocess
 import sys
 import time
@@ -8,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.rocketmq.peers import POSTHOUSE, ROCKETMQ, SERVER_VERSION
+from bench.rocketmq.peers import POSTHOUSE, ROCKETMQ, SERVER_VERSION, in_namespace
 from tests.java import jars
 from tools.conformance.results import Outcome, SuiteRun, TestResult
 from tools.conformance.workspace import SetupError, Workspace
@@ -94,10 +93,8 @@ def _printed(workspace: Workspace, directory: Path, peer: str, address: str | No
         command = ["java", "-Xmx256m", f"-Duser.home={jars.CACHE / 'home'}", "-cp", class_path]
         command += [PROGRAM.stem, address]
     else:
-        up = 'ip link set lo up && exec "$@"'
-        as_root = () if os.geteuid() == 0 else ("--map-root-user",)
-        command = ["unshare", "--net", *as_root, "sh", "-c", up, "sh", sys.executable, "-m"]
-        command += ["tools.conformance.rocketmq.peer", peer, str(directory), class_path]
+        module = [sys.executable, "-m", "tools.conformance.rocketmq.peer"]
+        command = in_namespace([*module, peer, str(directory), class_path])
     log = workspace.logs / f"rocketmq-{peer.lower()}.log"
     with log.open("w") as errors:
         try:
