@@ -145,9 +145,9 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 	    tests/torture/cluster tests/torture/network tests/bench/test_cluster_scenarios.py tests/broker/queues/test_queue_shared_model.py \
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
-# Four workers for two cores: tests with Spark and with real clients wait most of the time.
+# Six workers for two cores: tests with Spark, with real clients and with faults wait most of the time.
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
-	$(BIN)/pytest -n 4 --dist loadgroup --durations 25
+	$(BIN)/pytest -n 6 --dist loadgroup --durations 40
 
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
