@@ -56,7 +56,7 @@ MEASURED = _measured()
 def _is_rounded(stated: str, measured: float) -> bool:
     """Within 5 %, or half of the last digit that is stated."""
     digits = len(stated.partition(".")[2])
-    return abs(_number(stated) - measured) <= max(0.05 * measured, 0.5 * 10**-digits)
+    return abs(_number(stated) - measured) <= max(0.05 * measured, 0.5 / 10.0**digits)
 
 
 @pytest.mark.parametrize(
