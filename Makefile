@@ -146,7 +146,7 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Six workers for two cores: tests with Spark, with real clients and with faults wait most of the time.
-pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
+pytest: $(BIN)/.dev postgres iproute rabbitmqadmin build/versitygw
 	$(BIN)/pytest -n 6 --dist loadgroup --durations 40
 
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
