@@ -24,8 +24,7 @@ from posthouse.protocols.rocketmq.grpc.messages.service import (
 )
 from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK
-from posthouse.protocols.rocketmq.names import topic_name
-from posthouse.protocols.rocketmq.remoting.server import BROKER
+from posthouse.protocols.rocketmq.names import BROKER, topic_name
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)

@@ -26,9 +26,8 @@ from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused, status_of
 from posthouse.protocols.rocketmq.grpc.transaction_ids import group_of_topic, transaction_id
 from posthouse.protocols.rocketmq.messages import record_headers, record_key
-from posthouse.protocols.rocketmq.names import check_may_write, topic_name
+from posthouse.protocols.rocketmq.names import BROKER, check_may_write, topic_name
 from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE, RecallHandle
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 MOST_MESSAGES: Final = 1024

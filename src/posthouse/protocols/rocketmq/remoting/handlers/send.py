@@ -28,13 +28,12 @@ from posthouse.protocols.rocketmq.messages import (
     record_headers,
     record_key,
 )
-from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic
+from posthouse.protocols.rocketmq.names import BROKER, CLUSTER, RETRY, check_may_write, dead_letter_topic
 from posthouse.protocols.rocketmq.positions import pack_position
 from posthouse.protocols.rocketmq.recall_handles import RecallHandle
 from posthouse.protocols.rocketmq.remoting.call import Call, is_permitted
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 SHORT_NAMES: Final = {
     "a": "producerGroup",
