@@ -117,6 +117,10 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
             break
         await broker.wait_for_records([(partition, seen.stable)], 1, left, stable_only=True)
     call.hold(found.size)
+    if found.messages:
+        traffic = broker.traffic[topic.name]
+        traffic.records_out += len(found.messages)
+        traffic.bytes_out += found.size
     status = OK if found.messages else Status(code=Code.MESSAGE_NOT_FOUND, message="there is no new message")
     await call.send(PullMessageResponse(status=status).encode())
     resource = resource_of(name_of(queue.topic), queue.topic)
@@ -134,6 +138,8 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
             invisible_ms=None,
         )
         await call.send(PullMessageResponse(message=message).encode())
+    if not rpc.session.charges.quotas.is_empty:
+        rpc.session.charges.read(found.size)
     await call.send(PullMessageResponse(next_offset=found.following).encode())
 
 

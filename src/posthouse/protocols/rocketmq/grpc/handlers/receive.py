@@ -88,7 +88,8 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
     if request.attempt_id:
         client.attempted(request.attempt_id, list(leased.items()))
     is_sent = False
-    call.hold(sum(len(each.message.body) for each in selection.messages.values()))
+    size = sum(len(each.message.body) for each in selection.messages.values())
+    call.hold(size)
     try:
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
@@ -105,8 +106,7 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
                 await call.send(ReceiveMessageResponse(message=message).encode())
         charges = rpc.session.charges
         if not charges.quotas.is_empty:
-            charges.read(sum(len(each.message.body) for each in selection.messages.values()))
-            charges.worked()
+            charges.read(size)
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
         is_sent = True

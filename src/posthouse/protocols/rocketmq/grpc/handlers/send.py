@@ -6,10 +6,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_FIRST_CHECK
 from posthouse.broker.record_limits import check_record
-from posthouse.model.errors import AccessRefused, BadRequest, PosthouseError
+from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, UNIQUE_KEY
 from posthouse.protocols.rocketmq.grpc.converting import name_of, sent_message
@@ -26,7 +26,7 @@ from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused, status_of
 from posthouse.protocols.rocketmq.grpc.transaction_ids import group_of_topic, transaction_id
 from posthouse.protocols.rocketmq.messages import record_headers, record_key
-from posthouse.protocols.rocketmq.names import BROKER, check_may_write, topic_name
+from posthouse.protocols.rocketmq.names import BROKER, check_may_write
 from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE, RecallHandle
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
@@ -58,6 +58,7 @@ def send(
     if any(name_of(each.topic) != name for each in request.messages):
         raise BadRequest("the messages of a request have one topic")
     check_may_write(name)
+    rpc.check_topic(name, Operation.WRITE)
     topic = rpc.server.topics.find_settled(name)
     if topic is None:
         return _create_and_send(rpc, request, answer, name)
@@ -68,11 +69,9 @@ def send(
 async def _create_and_send(
     rpc: Rpc, request: SendMessageRequest, answer: Answer[SendMessageResponse], name: str
 ) -> None:
-    def check() -> None:
-        if not rpc.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(name)):
-            raise AccessRefused(f"no permission to create topic {name!r}")
-
-    topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
+    topic = await rpc.server.topics.obtain(
+        name, DEFAULT_QUEUES, lambda: rpc.check_topic(name, Operation.CREATE)
+    )
     _send(rpc, request, answer, name, topic)  # nothing is awaited in between: sends keep their order
 
 
@@ -83,8 +82,6 @@ def _send(
     name: str,
     topic: Topic,
 ) -> None:
-    if not rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to write to topic {name!r}")
     spread = random.randrange(topic.partitions)
     wanted = [_wanted(rpc, each, topic, spread + number) for number, each in enumerate(request.messages)]
     entries: list[SendResultEntry | None] = [None] * len(wanted)
