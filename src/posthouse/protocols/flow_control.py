@@ -206,8 +206,8 @@ class FlowControl:
         """`held` returns the bytes that the protocol holds beyond those in flight: incomplete frames and
         unfinished responses. `go_on` is called when a throttle is over or the budget has room again: the
         protocol resumes what it held back, and calls `regulate`. `abort` closes the connection if it is
-        stalled and holds memory that others need. `throttled` is called when a throttle begins: protocols whose
-        handlers work for a while call `regulate`, others do so after each request."""
+        stalled and holds memory that others need. `throttled` is called when a throttle begins: protocols
+        whose handlers work for a while call `regulate` then, others do so after each request."""
         self._transport = transport
         self._limit = limit
         self._is_behind = is_behind

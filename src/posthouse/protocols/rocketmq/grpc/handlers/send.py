@@ -11,7 +11,7 @@ from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_F
 from posthouse.broker.record_limits import check_record
 from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, UNIQUE_KEY
+from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, TRANSACTION_PREPARED, UNIQUE_KEY
 from posthouse.protocols.rocketmq.grpc.converting import name_of, sent_message
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import Message as GrpcMessage
@@ -131,6 +131,9 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
         first_check = min(seconds, LONGEST_FIRST_CHECK)
     group = message.properties.get(SHARDING_KEY)
     chosen = spread if group is None else zlib.crc32(group.encode())
+    if is_half:
+        message.properties[TRANSACTION_PREPARED] = "true"
+    message.due_ms = due if due is not None and due > now else None
     key, headers = record_key(message.properties), record_headers(message)
     check_record(topic, key, message.body, headers)
     return _Wanted(
@@ -139,7 +142,7 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
         key=key,
         value=message.body,
         headers=headers,
-        due_ms=due if due is not None and due > now else None,
+        due_ms=message.due_ms,
         first_check_seconds=first_check,
     )
 

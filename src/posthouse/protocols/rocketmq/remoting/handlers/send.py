@@ -165,9 +165,11 @@ def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
         return
     broker = call.connection.server.broker
     message = wanted.message
-    key, headers = record_key(message.properties), record_headers(message)
     now = broker.now_ms()
     due = due_ms(message.properties, now)
+    if not wanted.topic.startswith(RETRY):  # the delay of a retry is not the producer's
+        message.due_ms = due
+    key, headers = record_key(message.properties), record_headers(message)
     if due is None:
 
         def written(result: int | PosthouseError) -> None:
