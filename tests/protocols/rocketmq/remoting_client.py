@@ -1,6 +1,7 @@
 """A client of the remoting protocol that does what it is told: requests by code, fields and body."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
@@ -41,9 +42,15 @@ class RemotingClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, address: str, serialization: Serialization = Serialization.JSON) -> Self:
+    async def open(
+        cls,
+        address: str,
+        serialization: Serialization = Serialization.JSON,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
         where = Address.parse(address)
-        reader, writer = await asyncio.open_connection(where.host, where.port, limit=2**24)
+        reader, writer = await asyncio.open_connection(where.host, where.port, limit=2**24, ssl=tls)
         return cls(reader, writer, serialization)
 
     async def close(self) -> None:

@@ -46,6 +46,7 @@ async def send_all(broker: StillBroker) -> int:
 
 async def delivered(broker: StillBroker) -> None:
     """All of them, to consumers of both protocols, and when they were due."""
+    await schedule_looked(broker)
     async with asyncio.timeout(DEADLINE):
         while broker.app.broker.scheduled_messages:
             await asyncio.sleep(0.01)
