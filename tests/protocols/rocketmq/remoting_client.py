@@ -18,7 +18,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
 )
 from posthouse.protocols.rocketmq.codec.properties import decode_properties, encode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, decode_stored_messages
-from posthouse.testing import AsyncBroker
+from posthouse.testing.listener_addresses import ListenerAddresses
 
 DEADLINE = 30.0
 """In seconds. Only a failure reaches it."""
@@ -206,7 +206,7 @@ def group(name: str, **subscriptions: str) -> ConsumerGroup:
 
 @asynccontextmanager
 async def client_of(
-    broker: AsyncBroker, serialization: Serialization = Serialization.JSON
+    broker: ListenerAddresses, serialization: Serialization = Serialization.JSON
 ) -> AsyncIterator[RemotingClient]:
     client = await RemotingClient.open(broker.address("rocketmq"), serialization)
     try:

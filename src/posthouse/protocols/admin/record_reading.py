@@ -126,7 +126,7 @@ class RecordScan:
         self._log = log
         self._topic = topic
         self._wanted = wanted
-        self._found_places = None if wanted.query is None else log.key_index.search(wanted.query)
+        self._search = None if wanted.query is None else log.key_index.search(wanted.query)
 
     async def forward(
         self,
@@ -155,12 +155,12 @@ class RecordScan:
 
     async def _places(self, partition: int, offset: int) -> AsyncGenerator[Place, None]:
         """Where to read, from `offset` on."""
-        if self._found_places is None:
+        if self._search is None:
             # The end may move meanwhile.
             yield Place(offset, _NO_END, is_exact=False)
             return
         end = max(self._end(partition), offset)
-        places = self._found_places(self._topic.partition(partition), offset, end)
+        places = self._search(self._topic.partition(partition), offset, end)
         async with aclosing(places):
             async for place in places:
                 yield place
@@ -240,7 +240,7 @@ class RecordScan:
         end = max(header.next_offset for _, header in iter_headers(read.data))
         batches = _visible(read)
         stopped = await on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
-        if self._found_places is not None:
+        if self._search is not None:
             self._log.key_index.searched_bytes += found.scanned_bytes - before
         return end if stopped is None else stopped
 

@@ -89,7 +89,7 @@ async def test_messages_without_a_handle(still: StillBroker) -> None:
             {"delivery_timestamp": past, "message_type": MessageType.DELAY},
             {"message_type": MessageType.TRANSACTION},
         ):
-            [entry] = (await client.send("t", **system)).entries  # type: ignore[arg-type]
+            [entry] = (await client.send("t", **system)).entries
             assert entry.recall_handle == ""
             if entry.transaction_id:
                 assert (await recall(client, entry.transaction_id))[0] == Code.BAD_REQUEST
