@@ -61,13 +61,16 @@ async def assert_waits(broker: AsyncBroker, client: MessagingClient) -> None:
     assert quotas(broker).throttled_seconds > 0.2
 
 
-async def pulled(client: MessagingClient) -> list[bytes]:
-    request = PullMessageRequest(
+def pull_request(client: MessagingClient) -> PullMessageRequest:
+    return PullMessageRequest(
         group=client.resource("pulling"),
         message_queue=MessageQueue(topic=client.resource("t"), id=0),
         long_polling_timeout=Duration(),
     )
-    answers = await client.responses(request, PullMessageResponse, timeout=DEADLINE)
+
+
+async def pulled(client: MessagingClient) -> list[bytes]:
+    answers = await client.responses(pull_request(client), PullMessageResponse, timeout=DEADLINE)
     return [each.message.body for each in answers if each.message is not None]
 
 
@@ -99,6 +102,22 @@ async def test_consumers_wait(broker: AsyncBroker, client: SignedClient, by: str
     else:
         assert await pulled(client) == [LARGE]
     await assert_waits(broker, client)
+
+
+@pytest.mark.parametrize("by", ["receive", "pull"])
+async def test_consumers_that_cancel_pay(broker: AsyncBroker, client: SignedClient, by: str) -> None:
+    """They may have got nearly all of it."""
+    for _ in range(10):
+        await client.send("t", LARGE)
+    await quotas(broker).change(Entity("admin"), {Quota.READ: RATE})
+    request = client.receive_request("t") if by == "receive" else pull_request(client)
+    call = client.stream(request)
+    async with asyncio.timeout(DEADLINE):
+        for _ in range(3):
+            await call.read()
+        call.cancel()
+        while not is_paused(broker):
+            await asyncio.sleep(0.01)
 
 
 async def test_a_call_that_waits_is_answered(broker: AsyncBroker, client: SignedClient) -> None:

@@ -228,7 +228,7 @@ def _origin_of(message: Message, topic: str, own_host: bytes) -> DeadLetterQueue
         return DeadLetterQueue(
             topic=client_name(origin), message_id=id or _id_before_death(properties, own_host)
         )
-    if client_name(topic).startswith(DEAD_LETTERS) and (origin := properties.get(RETRY_TOPIC)) is not None:
+    if (origin := properties.get(RETRY_TOPIC)) is not None and client_name(topic).startswith(DEAD_LETTERS):
         return DeadLetterQueue(topic=origin, message_id=id or properties.get(ORIGIN_MESSAGE_ID, ""))
     return None
 

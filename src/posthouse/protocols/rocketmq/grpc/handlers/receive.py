@@ -104,13 +104,14 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
                     lock_seconds,
                 )
                 await call.send(ReceiveMessageResponse(message=message).encode())
-        charges = rpc.session.charges
-        if not charges.quotas.is_empty:
-            charges.read(size)
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
         is_sent = True
     finally:
+        # Not before: a client that is not read from cannot say that it has room for the rest.
+        charges = rpc.session.charges
+        if not charges.quotas.is_empty:
+            charges.read(size)
         if not is_sent:  # the client has not got all of them: the call was cancelled
             broker.subscriptions.give_back(group, client.id, leased)
 
