@@ -107,7 +107,9 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         amqp/test_permissions.py kafka/access/test_every_api.py kafka/codec/test_codec_against_kafka_python.py \
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py \
-        rocketmq/grpc/messages/test_grpc_messages_against_protobuf.py rocketmq/test_remoting_any_input.py) \
+        rocketmq/grpc/messages/test_grpc_messages_against_protobuf.py rocketmq/grpc/test_grpc_access.py \
+        rocketmq/grpc/test_grpc_any_input.py rocketmq/grpc/test_grpc_logins.py rocketmq/grpc/test_grpc_quotas.py \
+        rocketmq/test_remoting_any_input.py) \
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
     $(addprefix tests/storage/shared/,manifests/test_manifests_beside_upkeep.py test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \

@@ -14,7 +14,7 @@ from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.group_users import GroupUsers
-from posthouse.protocols.rocketmq.grpc import groups as groups_module
+from posthouse.protocols.rocketmq import first_offsets
 from posthouse.protocols.rocketmq.grpc.groups import GrpcGroups
 from tests.broker.subscriptions.bench import Bench
 
@@ -96,7 +96,7 @@ async def test_partitions_that_a_topic_gets_later_are_read_from_their_start(
     groups = GrpcGroups(bench.broker, GroupUsers())
     await groups.opened(GROUP, bench.topic)
     topic = await bench.broker.create_partitions("t", 2)
-    monkeypatch.setattr(groups_module, "FROM_THE_START_BYTES", 0)
+    monkeypatch.setattr(first_offsets, "FROM_THE_START_BYTES", 0)
     bench.topic = topic
     await bench.produce(b"0", partition=1)
     await groups.opened(GROUP, topic)

@@ -23,7 +23,7 @@ TRAFFIC: Final = {
     ),
     "bytes_out": counter(
         "posthouse_topic_bytes_out_total",
-        "Bytes of batches sent to Kafka clients, and of messages delivered to AMQP clients.",
+        "Bytes of batches sent to Kafka clients, and of messages delivered to AMQP and RocketMQ clients.",
         "topic",
     ),
     "records_passed_over": counter(

@@ -16,8 +16,8 @@ from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES
+from posthouse.protocols.rocketmq.first_offsets import begins_at_start
 from posthouse.protocols.rocketmq.names import check_group_name, dead_letter_topic, topic_name
-from posthouse.protocols.rocketmq.remoting.handlers.offsets import FROM_THE_START_BYTES
 
 MOST_DELIVERIES: Final = MOST_RETRIES + 1
 LOCK_SECONDS: Final = 60.0
@@ -146,9 +146,9 @@ class GrpcGroups:
 
     def _start(self, topic: Topic, partition: PartitionId) -> int:
         """As for clients of the remoting protocol."""
-        bounds = self._broker.bounds(topic, partition.index)
-        is_small = self._broker.size(topic, partition.index) <= FROM_THE_START_BYTES
-        return 0 if bounds.start == 0 and is_small else bounds.stable
+        if begins_at_start(self._broker, topic, partition.index):
+            return 0
+        return self._broker.bounds(topic, partition.index).stable
 
     async def _take_over(self, group: GroupId, partitions: list[PartitionId]) -> None:
         """One group does not have progress in two forms."""

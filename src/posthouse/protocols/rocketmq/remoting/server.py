@@ -18,8 +18,6 @@ from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
 
-BROKER: Final = "posthouse"
-"""The name of the one broker in routes. Clients keep offsets under it, so it never changes."""
 _SWEEP_SECONDS: Final = 10.0
 
 

@@ -89,7 +89,8 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
     if request.attempt_id:
         client.attempted(request.attempt_id, list(leased.items()))
     is_sent = False
-    call.hold(sum(len(each.message.body) for each in selection.messages.values()))
+    size = sum(len(each.message.body) for each in selection.messages.values())
+    call.hold(size)
     try:
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
@@ -104,14 +105,14 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
                     lock_seconds,
                 )
                 await call.send(ReceiveMessageResponse(message=message).encode())
-        charges = rpc.session.charges
-        if not charges.quotas.is_empty:
-            charges.read(sum(len(each.message.body) for each in selection.messages.values()))
-            charges.worked()
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
         is_sent = True
     finally:
+        # Not before: a client that is not read from cannot say that it has room for the rest.
+        charges = rpc.session.charges
+        if not charges.quotas.is_empty:
+            charges.read(size)
         if not is_sent:  # the client has not got all of them: the call was cancelled
             broker.subscriptions.give_back(group, client.id, leased)
 

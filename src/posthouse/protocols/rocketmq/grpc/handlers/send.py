@@ -6,12 +6,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_FIRST_CHECK
 from posthouse.broker.record_limits import check_record
-from posthouse.model.errors import AccessRefused, BadRequest, PosthouseError
+from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, UNIQUE_KEY
+from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, TRANSACTION_PREPARED, UNIQUE_KEY
 from posthouse.protocols.rocketmq.grpc.converting import name_of, sent_message
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import Message as GrpcMessage
@@ -26,10 +26,9 @@ from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused, status_of
 from posthouse.protocols.rocketmq.grpc.transaction_ids import group_of_topic, transaction_id
 from posthouse.protocols.rocketmq.messages import record_headers, record_key
-from posthouse.protocols.rocketmq.names import check_may_write, topic_name
+from posthouse.protocols.rocketmq.names import BROKER, check_may_write
 from posthouse.protocols.rocketmq.priorities import LOWEST, has_said, queue_of, refusal
 from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE, RecallHandle
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 MOST_MESSAGES: Final = 1024
@@ -61,6 +60,7 @@ def send(
     if any(name_of(each.topic) != name for each in request.messages):
         raise BadRequest("the messages of a request have one topic")
     check_may_write(name)
+    rpc.check_topic(name, Operation.WRITE)
     topic = rpc.server.topics.find_settled(name)
     if topic is None:
         return _create_and_send(rpc, request, answer, name)
@@ -70,11 +70,9 @@ def send(
 async def _create_and_send(
     rpc: Rpc, request: SendMessageRequest, answer: Answer[SendMessageResponse], name: str
 ) -> None:
-    def check() -> None:
-        if not rpc.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(name)):
-            raise AccessRefused(f"no permission to create topic {name!r}")
-
-    topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
+    topic = await rpc.server.topics.obtain(
+        name, DEFAULT_QUEUES, lambda: rpc.check_topic(name, Operation.CREATE)
+    )
     # Nothing is awaited in between: sends keep their order.
     if (later := _send(rpc, request, answer, name, topic)) is not None:
         await later
@@ -95,8 +93,6 @@ def _send(
     name: str,
     topic: Topic,
 ) -> Coroutine[Any, Any, None] | None:
-    if not rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to write to topic {name!r}")
     spread = random.randrange(topic.partitions)
     wanted = [_wanted(rpc, each, topic, spread + number) for number, each in enumerate(request.messages)]
     if any(each.has_priority for each in wanted) and not has_said(topic):
@@ -148,6 +144,9 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
         first_check = min(seconds, LONGEST_FIRST_CHECK)
     if system.message_type == MessageType.PRIORITY or system.priority is not None:
         _check_priority(system, topic, is_alone=not is_half and due is None)
+    if is_half:
+        message.properties[TRANSACTION_PREPARED] = "true"
+    message.due_ms = due if due is not None and due > now else None
     key, headers = record_key(message.properties), record_headers(message)
     check_record(topic, key, message.body, headers)
     return _Wanted(
@@ -156,7 +155,7 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
         key=key,
         value=message.body,
         headers=headers,
-        due_ms=due if due is not None and due > now else None,
+        due_ms=message.due_ms,
         first_check_seconds=first_check,
         has_priority=system.priority is not None,
     )

@@ -12,10 +12,10 @@ from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue, encode_offset_list, encode_offset_table
 from posthouse.protocols.rocketmq.codec.codes import CPP, ResponseCode
+from posthouse.protocols.rocketmq.names import BROKER
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.groups import exists
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 _TOOL: Final = MemberIdentity(member=MemberId(""))
 _ALL: Final = -1

@@ -31,6 +31,7 @@ from posthouse.protocols.rocketmq.messages import (
     record_key,
 )
 from posthouse.protocols.rocketmq.names import (
+    BROKER,
     CLUSTER,
     RETRY,
     check_may_write,
@@ -50,7 +51,6 @@ from posthouse.protocols.rocketmq.recall_handles import RecallHandle
 from posthouse.protocols.rocketmq.remoting.call import Call, is_permitted
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 SHORT_NAMES: Final = {
     "a": "producerGroup",
@@ -219,9 +219,11 @@ def _write(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
     """At once, or later."""
     broker = call.connection.server.broker
     message = wanted.message
-    key, body, headers = record_key(message.properties), message.body, record_headers(message)
     now = broker.now_ms()
     due = due_ms(message.properties, now)
+    if not wanted.topic.startswith(RETRY):  # the delay of a retry is not the producer's
+        message.due_ms = due
+    key, body, headers = record_key(message.properties), message.body, record_headers(message)
     if due is None:
 
         def written(result: int | PosthouseError) -> None:

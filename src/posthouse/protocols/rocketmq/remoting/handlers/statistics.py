@@ -13,11 +13,10 @@ from posthouse.protocols.rocketmq.codec.administration import (
     encode_topic_statistics,
 )
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue
-from posthouse.protocols.rocketmq.names import client_name
+from posthouse.protocols.rocketmq.names import BROKER, client_name
 from posthouse.protocols.rocketmq.reading import read_record
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed, check_may_describe
 from posthouse.protocols.rocketmq.remoting.handlers.groups import topics_of
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 _MOST_TIMES: Final = 64
 """Queues of one answer whose last consumed message is looked up: each is a read of the log."""
