@@ -1,0 +1,194 @@
+"""Three brokers in two racks: consumers read from a broker of their rack, as long as there is one."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from posthouse.protocols.kafka.codec.generated import alter_partition_reassignments as reassignments
+from posthouse.protocols.kafka.codec.generated.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
+from posthouse.protocols.kafka.config_resources import ResourceType
+from posthouse.protocols.kafka.errors import ErrorCode
+from tests.cluster.nodes import CALM, node, until
+from tests.cluster.rack_readers import (
+    PARTITIONS,
+    PATIENCE_SECONDS,
+    Aiokafka,
+    Java,
+    KafkaPython,
+    Librdkafka,
+    RackReader,
+    read,
+)
+from tests.cluster.test_survival import java_clients, served, wait_for_brokers
+from tests.postgres import PostgresServer, new_database
+from tests.protocols.kafka.wire import Wire, fetch_request
+from tests.served import ServedBroker
+
+pytestmark = [pytest.mark.xdist_group("survival"), pytest.mark.timeout(400)]
+
+_RACKS = {"one": "east", "two": "west", "three": "west"}
+_SENT = re.compile(r'^posthouse_topic_records_out_total\{topic="([^"]+)"\} (\S+)$', re.MULTILINE)
+
+_READERS: Mapping[str, Callable[[str, str, str], RackReader]] = {
+    "librdkafka": Librdkafka,
+    "aiokafka": Aiokafka,
+    "kafka-python": KafkaPython,
+}
+
+
+@dataclass(slots=True)
+class _Racks:
+    brokers: dict[str, ServedBroker]
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(each.bootstrap for each in self.brokers.values())
+
+    def kill(self, name: str) -> None:
+        self.brokers.pop(name).kill()
+
+    def produce(self, topic: str, values: set[bytes]) -> None:
+        """Some to each partition."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        for number, value in enumerate(sorted(values)):
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        assert producer.flush(PATIENCE_SECONDS) == 0
+
+    def sent(self, topic: str) -> dict[str, int]:
+        """The records that each broker has sent to consumers."""
+        found = {}
+        for name, broker in self.brokers.items():
+            metrics = httpx.get(f"http://{broker.admin}/metrics", timeout=PATIENCE_SECONDS).text
+            found[name] = int(float(dict(_SENT.findall(metrics)).get(topic, 0)))
+        return found
+
+
+@contextmanager
+def _racks(postgres: PostgresServer, place: Path) -> Iterator[_Racks]:
+    with ExitStack() as stack:
+        url = stack.enter_context(new_database(postgres))
+        brokers = {}
+        for name, rack in _RACKS.items():
+            brokers[name] = served(place, url, name, rack=rack)
+            stack.callback(brokers[name].kill)
+        for each in brokers.values():
+            wait_for_brokers(each.bootstrap, len(brokers))
+        asyncio.run(_until_sent_on(brokers["one"]))
+        yield _Racks(brokers)
+
+
+async def _until_sent_on(broker: ServedBroker) -> None:
+    """Until it knows that the brokers of the other rack are ready."""
+    async with asyncio.timeout(PATIENCE_SECONDS), Wire(broker.bootstrap) as wire:
+        topic = await wire.create_topic("probe", PARTITIONS)
+        request = fetch_request(*((topic, partition, 0) for partition in range(PARTITIONS)))
+        request.rack_id = "west"
+        while True:
+            answer = await wire.ask(request, FetchResponse)
+            if all(each.partitions[0].preferred_read_replica > 0 for each in answer.responses):
+                return
+            await asyncio.sleep(0.1)
+
+
+def _values(phase: str) -> set[bytes]:
+    return {f"{phase}-{number:03}".encode() for number in range(4 * PARTITIONS)}
+
+
+def _create(racks: _Racks, topics: Mapping[str, object]) -> None:
+    admin = AdminClient({"bootstrap.servers": racks.bootstrap})
+    made = admin.create_topics([NewTopic(each, PARTITIONS) for each in topics])
+    for each in made.values():
+        each.result(PATIENCE_SECONDS)
+
+
+def _consumed(racks: _Racks, readers: Mapping[str, RackReader], phase: str) -> dict[str, dict[str, int]]:
+    """By topic, the records that each broker has sent of those that were produced now."""
+    before = {topic: racks.sent(topic) for topic in readers}
+    for topic in readers:
+        racks.produce(topic, _values(phase))
+    for topic, reader in readers.items():
+        assert set(read(reader, 4 * PARTITIONS)) == _values(phase), topic
+    return {
+        topic: {name: sent - before[topic][name] for name, sent in racks.sent(topic).items()}
+        for topic in readers
+    }
+
+
+def test_consumers_read_in_their_rack_while_it_has_a_broker(postgres: PostgresServer, tmp_path: Path) -> None:
+    readers: dict[str, Callable[[str, str, str], RackReader]] = dict(_READERS)
+    libraries = java_clients()
+    if isinstance(libraries, Path):
+        readers["java"] = partial(Java, libraries=libraries, errors=tmp_path / "java.log")
+    with _racks(postgres, tmp_path) as racks, ExitStack() as stack:
+        _create(racks, readers)
+        running = {topic: make(racks.bootstrap, topic, "west") for topic, make in readers.items()}
+        for each in running.values():
+            stack.callback(each.close)
+        for topic, sent in _consumed(racks, running, "first").items():
+            assert sent["one"] == 0 < min(sent["two"], sent["three"]), (topic, sent)
+        racks.kill("two")
+        for topic, sent in _consumed(racks, running, "second").items():
+            assert sent["three"] >= 4 * PARTITIONS, (topic, sent)
+            assert sent["one"] == 0, (topic, sent)
+        racks.kill("three")
+        for topic, sent in _consumed(racks, running, "third").items():
+            assert sent["one"] >= 4 * PARTITIONS, (topic, sent)
+
+
+def test_consumers_without_a_rack_read_from_the_leaders(postgres: PostgresServer, tmp_path: Path) -> None:
+    with _racks(postgres, tmp_path) as racks, ExitStack() as stack:
+        _create(racks, _READERS)
+        running = {topic: make(racks.bootstrap, topic, "") for topic, make in _READERS.items()}
+        for each in running.values():
+            stack.callback(each.close)
+        metadata = AdminClient({"bootstrap.servers": racks.bootstrap}).list_topics(timeout=PATIENCE_SECONDS)
+        ids = {broker.id: name for name, broker in zip(_RACKS, metadata.brokers.values(), strict=True)}
+        for topic, sent in _consumed(racks, running, "first").items():
+            led = dict.fromkeys(_RACKS, 0)
+            for partition in metadata.topics[topic].partitions.values():
+                led[ids[partition.leader]] += 4
+            assert sent == led, topic
+
+
+async def test_replicas_are_one_broker_of_each_rack_and_cannot_be_chosen(url: str) -> None:
+    first = node(url, "a", times=CALM, rack="east")
+    second = node(url, "b", times=CALM, rack="west")
+    await first.start()
+    await second.start()
+    try:
+        await until(lambda: len(first.view.brokers) == 2)
+        async with Wire(str(first.listeners["kafka"])) as wire:
+            await wire.create_topic("t", 1)
+            codes = {}
+            for replicas in ((1, 2), (2, 1), (1,), (2,)):
+                partition = reassignments.ReassignablePartition(partition_index=0, replicas=list(replicas))
+                topic = reassignments.ReassignableTopic(name="t", partitions=[partition])
+                answer = await wire.ask(
+                    reassignments.AlterPartitionReassignmentsRequest(topics=[topic]),
+                    reassignments.AlterPartitionReassignmentsResponse,
+                )
+                codes[replicas] = answer.responses[0].partitions[0].error_code
+            assert sorted(codes.values()) == sorted([0, *[ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 3])
+            assert [len(each) for each, code in codes.items() if not code] == [2]
+            resource = DescribeConfigsResource(
+                resource_type=ResourceType.BROKER, resource_name="1", configuration_keys=["broker.rack"]
+            )
+            shown = await wire.ask(DescribeConfigsRequest(resources=[resource]), DescribeConfigsResponse)
+            assert [each.value for each in shown.results[0].configs] == ["east"]
+    finally:
+        await second.stop()
+        await first.stop()
