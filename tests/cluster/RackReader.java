@@ -17,7 +17,7 @@ public class RackReader {
         settings.put("bootstrap.servers", arguments[0]);
         settings.put("client.rack", arguments[3]);
         settings.put("auto.offset.reset", "earliest");
-        settings.put("metadata.max.age.ms", "500");
+        settings.put("metadata.max.age.ms", "5000");
         settings.put("key.deserializer", StringDeserializer.class.getName());
         settings.put("value.deserializer", StringDeserializer.class.getName());
         try (Consumer<String, String> consumer = new KafkaConsumer<>(settings)) {

@@ -17,7 +17,8 @@ from tests.java import jars
 PARTITIONS = 24
 PATIENCE_SECONDS = 90.0
 _POLL_SECONDS = 0.2
-_METADATA_MS = 500
+_METADATA_MS = 5000
+"""So often most clients ask the leader again where to read, too."""
 
 
 class RackReader(Protocol):

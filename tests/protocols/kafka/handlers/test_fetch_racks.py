@@ -10,6 +10,7 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.topics import NewTopic
 from posthouse.model.topics import Topic
+from posthouse.protocols.kafka import read_replicas
 from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -105,6 +106,27 @@ async def test_a_consumer_that_waits_here_is_woken_by_records(wire: Wire, app: A
     answer = await asyncio.wait_for(wire.receive(pending), 30)
     assert isinstance(answer, FetchResponse)
     assert [bool(each.partitions[0].records) for each in answer.responses] == [False, False, True, False]
+
+
+async def test_a_consumer_that_keeps_coming_back_is_served(
+    wire: Wire, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not know that broker, or not reach it."""
+    monkeypatch.setattr(read_replicas, "AT_ONCE_SECONDS", 60.0)
+    for _ in range(read_replicas.MOST_TIMES):
+        found = await _fetched(wire, _fetch_of(topic, "west"))
+        assert [each.preferred_read_replica for each in found] == _of_west(topic)
+    found = await _fetched(wire, _fetch_of(topic, "west", min_bytes=1))
+    assert all(each.records and each.preferred_read_replica == -1 for each in found)
+
+
+async def test_a_consumer_that_comes_back_is_sent_to_another_broker(
+    wire: Wire, topic: Topic, standing: Standing
+) -> None:
+    before = [each.preferred_read_replica for each in await _fetched(wire, _fetch_of(topic, "west"))]
+    standing.view = replace(_VIEW, brokers=tuple(each for each in _VIEW.brokers if each.id != before[0]))
+    after = [each.preferred_read_replica for each in await _fetched(wire, _fetch_of(topic, "west"))]
+    assert after[0] not in (before[0], -1)
 
 
 async def test_the_oldest_version_with_racks(wire: Wire, topic: Topic) -> None:

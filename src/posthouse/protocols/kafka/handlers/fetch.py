@@ -3,7 +3,8 @@
 Every fetch names all its partitions: fetch sessions are declined.
 
 A consumer in another rack (`client.rack`) is told which broker of its rack to read from, without records and
-at once (KIP-392). That broker answers it as any other would.
+at once (KIP-392). That broker serves it, because it has that rack; see `read_replicas` for consumers that
+come back.
 """
 
 import asyncio
@@ -175,7 +176,7 @@ async def _read_partition(
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
-    nearer = context.node.nearer(topic, wanted.partition, reading.request.rack_id)
+    nearer = _nearer(context, topic, wanted.partition, reading.request.rack_id)
     if nearer is not None:
         answer.preferred_read_replica = nearer
         reading.has_sent_on = True
@@ -206,6 +207,16 @@ async def _read_partition(
     answer.high_watermark = bounds.end
     answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
+
+
+def _nearer(context: Context, topic: Topic, partition: int, rack: str) -> int | None:
+    """The node that the consumer is told to read from; None if it is served here."""
+    found = context.node.nearer(topic, partition, rack)
+    if found is None:
+        return None
+    told = context.origin.connection.read_replicas
+    now = asyncio.get_running_loop().time()
+    return found if told.tell(topic.partition(partition), found, now) else None
 
 
 async def _refresh_once(context: Context, reading: _Reading) -> None:
