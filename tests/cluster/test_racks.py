@@ -49,7 +49,8 @@ pytestmark = [pytest.mark.xdist_group("survival"), pytest.mark.timeout(400)]
 _RACKS = {"one": "east", "two": "west", "three": "west"}
 _SENT = re.compile(r'^posthouse_topic_records_out_total\{topic="([^"]+)"\} (\S+)$', re.MULTILINE)
 
-_READERS: Mapping[str, Callable[[str, str, str], RackReader]] = {
+_Maker = Callable[[str, str, str], RackReader]
+_READERS: Mapping[str, _Maker] = {
     "librdkafka": Librdkafka,
     "aiokafka": Aiokafka,
     "kafka-python": KafkaPython,
@@ -83,8 +84,10 @@ class _Racks:
         return found
 
 
-@contextmanager
-def _racks(postgres: PostgresServer, place: Path) -> Iterator[_Racks]:
+@pytest.fixture(scope="module")
+def racks(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Racks]:
+    """The last test kills two of the brokers."""
+    place = tmp_path_factory.mktemp("racks")
     with ExitStack() as stack:
         url = stack.enter_context(new_database(postgres))
         brokers = {}
@@ -124,11 +127,19 @@ def _values(phase: str) -> set[bytes]:
     return {f"{phase}-{number}".encode() for number in range(4 * PARTITIONS)}
 
 
-def _create(racks: _Racks, topics: Mapping[str, object]) -> None:
+@contextmanager
+def _reading(racks: _Racks, makers: Mapping[str, _Maker], rack: str) -> Iterator[dict[str, RackReader]]:
+    """A consumer of each kind in this rack, by its topic."""
+    topics = {f"{name}-{rack}": make for name, make in makers.items()}
     admin = AdminClient({"bootstrap.servers": racks.bootstrap})
     made = admin.create_topics([NewTopic(each, PARTITIONS) for each in topics])
     for each in made.values():
         each.result(PATIENCE_SECONDS)
+    with ExitStack() as stack:
+        running = {topic: make(racks.bootstrap, topic, rack) for topic, make in topics.items()}
+        for reader in running.values():
+            stack.callback(reader.close)
+        yield running
 
 
 def _consumed(racks: _Racks, readers: Mapping[str, RackReader], phase: str) -> dict[str, dict[str, int]]:
@@ -142,42 +153,6 @@ def _consumed(racks: _Racks, readers: Mapping[str, RackReader], phase: str) -> d
         topic: {name: sent - before[topic][name] for name, sent in racks.sent(topic).items()}
         for topic in readers
     }
-
-
-def test_consumers_read_in_their_rack_while_it_has_a_broker(postgres: PostgresServer, tmp_path: Path) -> None:
-    readers: dict[str, Callable[[str, str, str], RackReader]] = dict(_READERS)
-    libraries = java_clients()
-    if isinstance(libraries, Path):
-        readers["java"] = partial(Java, libraries=libraries, errors=tmp_path / "java.log")
-    with _racks(postgres, tmp_path) as racks, ExitStack() as stack:
-        _create(racks, readers)
-        running = {topic: make(racks.bootstrap, topic, "west") for topic, make in readers.items()}
-        for each in running.values():
-            stack.callback(each.close)
-        for topic, sent in _consumed(racks, running, "first").items():
-            assert sent["one"] == 0 < min(sent["two"], sent["three"]), (topic, sent)
-        racks.kill("two")
-        asyncio.run(_until_sent_to(racks.brokers["one"], 1))
-        for topic, sent in _consumed(racks, running, "second").items():
-            # A consumer that does not know yet that it may read there is served by the leader.
-            assert sent["three"] > 0, (topic, sent)
-        racks.kill("three")
-        for topic, sent in _consumed(racks, running, "third").items():
-            assert sent["one"] >= 4 * PARTITIONS, (topic, sent)
-
-
-def test_consumers_without_a_rack_read_from_the_leaders(postgres: PostgresServer, tmp_path: Path) -> None:
-    with _racks(postgres, tmp_path) as racks, ExitStack() as stack:
-        _create(racks, _READERS)
-        running = {topic: make(racks.bootstrap, topic, "") for topic, make in _READERS.items()}
-        for each in running.values():
-            stack.callback(each.close)
-        admin = AdminClient({"bootstrap.servers": racks.bootstrap})
-        for topic, sent in _consumed(racks, running, "first").items():
-            metadata = admin.list_topics(topic, timeout=PATIENCE_SECONDS)
-            names = dict(zip(sorted(metadata.brokers), _RACKS, strict=True))
-            led = Counter(names[each.leader] for each in metadata.topics[topic].partitions.values())
-            assert all(sent[name] >= 4 * led[name] > 0 for name in _RACKS), (topic, sent, led)
 
 
 async def test_replicas_are_one_broker_of_each_rack_and_cannot_be_chosen(url: str) -> None:
@@ -208,3 +183,31 @@ async def test_replicas_are_one_broker_of_each_rack_and_cannot_be_chosen(url: st
     finally:
         await second.stop()
         await first.stop()
+
+
+def test_consumers_without_a_rack_read_from_the_leaders(racks: _Racks) -> None:
+    with _reading(racks, _READERS, "") as running:
+        admin = AdminClient({"bootstrap.servers": racks.bootstrap})
+        for topic, sent in _consumed(racks, running, "first").items():
+            metadata = admin.list_topics(topic, timeout=PATIENCE_SECONDS)
+            names = dict(zip(sorted(metadata.brokers), _RACKS, strict=True))
+            led = Counter(names[each.leader] for each in metadata.topics[topic].partitions.values())
+            assert all(sent[name] >= 4 * led[name] > 0 for name in _RACKS), (topic, sent, led)
+
+
+def test_consumers_read_in_their_rack_while_it_has_a_broker(racks: _Racks, tmp_path: Path) -> None:
+    makers = dict(_READERS)
+    libraries = java_clients()
+    if isinstance(libraries, Path):
+        makers["java"] = partial(Java, libraries=libraries, errors=tmp_path / "java.log")
+    with _reading(racks, makers, "west") as running:
+        for topic, sent in _consumed(racks, running, "first").items():
+            assert sent["one"] == 0 < min(sent["two"], sent["three"]), (topic, sent)
+        racks.kill("two")
+        asyncio.run(_until_sent_to(racks.brokers["one"], 1))
+        for topic, sent in _consumed(racks, running, "second").items():
+            # A consumer that does not know yet that it may read there is served by the leader.
+            assert sent["three"] > 0, (topic, sent)
+        racks.kill("three")
+        for topic, sent in _consumed(racks, running, "third").items():
+            assert sent["one"] >= 4 * PARTITIONS, (topic, sent)
