@@ -125,7 +125,9 @@ class MemberNode(Node):
         if holder is not None:
             replicas = placement.led_by(holder.id, replicas)
         found = placement.of_rack(rack, replicas)
-        return found if any(each.id == found and each.is_ready for each in self._reachable()) else None
+        if found is None or not any(each.id == found and each.is_ready for each in self._reachable()):
+            return None
+        return found
 
     def _current_placement(self) -> Placement:
         view = self._membership.view()

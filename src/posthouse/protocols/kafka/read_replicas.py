@@ -16,7 +16,7 @@ AT_ONCE_SECONDS = 2.0
 MOST_TIMES = 3
 SERVED_SECONDS = 60.0
 """librdkafka complains when it is sent to a broker more than once in a minute."""
-_MOST_PARTITIONS = 20_000
+_MOST_PARTITIONS = 5000
 """Of one connection. With more, all are told again."""
 
 
