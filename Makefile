@@ -167,7 +167,8 @@ test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: S
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
 
 test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers; fetches 200 MB the first time
-	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py \
+		tests/cluster/test_racks.py
 
 SPARK_TESTS :=
 test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark
