@@ -45,8 +45,11 @@ class Look:
 class SubscribedPartition:
     """Owned by the event loop."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, generation: int = 0) -> None:
         self.progress = progress
+        self.generation = generation
+        """Differs from that of every other object for this partition, of this run of the broker or an earlier
+        one: a lease from before a reset or a restart is none of this one."""
         self.start = 0
         """The known log start: records below it do not exist any more."""
         self._leases: LeaseTable[RecordLease] = LeaseTable(progress)

@@ -49,6 +49,7 @@ class SubscribedPartitions:
         self._progress_writer = ProgressWriter(storage)
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
+        self._generation = 0
 
     def load_all(self) -> None:
         """In a broker that is alone."""
@@ -105,7 +106,7 @@ class SubscribedPartitions:
             self._groups.setdefault(group, {})
         for place, each in found.items():
             each.loaded(self._storage.bounds(place.partition).start)
-            self._groups.setdefault(place.group, {})[place.partition] = SubscribedPartition(each)
+            self._groups.setdefault(place.group, {})[place.partition] = self._subscribed(each)
         if leftovers:
             self._storage.commit(leftovers)
 
@@ -172,8 +173,12 @@ class SubscribedPartitions:
         if groups is None or partition.topic not in self._storage.topics:
             self._storage.commit([store.drop_group(group, partition.topic), *progress.removals()])
             raise UnknownGroup(f"the subscription {group!r} has just been deleted")
-        known = groups[partition] = SubscribedPartition(progress)
+        known = groups[partition] = self._subscribed(progress)
         return known
+
+    def _subscribed(self, progress: Progress) -> SubscribedPartition:
+        self._generation = max(self._generation + 1, self._clock.now_ms())
+        return SubscribedPartition(progress, self._generation)
 
     async def _beginning(self, group: GroupId, partition: PartitionId) -> int:
         rules = self._rules(group)

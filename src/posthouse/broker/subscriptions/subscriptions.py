@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.broker.subscriptions.dead_letters import DeadLetters
 from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
@@ -47,6 +48,7 @@ class Subscriptions:
         wait_for_records: WaitForRecords,
         traffic: Traffic,
         held: HeldScopes,
+        members: ProtocolMembers,
         dead_letters: DeadLetters,
     ) -> None:
         self._storage = storage
@@ -54,6 +56,7 @@ class Subscriptions:
         self.held = held
         """Which groups are served here, for the protocols that have the members."""
         held.when_released(self._released)
+        self.members = members
         self._rules = rules
         self._partitions = SubscribedPartitions(storage, clock, rules, held)
         self._dead_letters = dead_letters
@@ -71,6 +74,7 @@ class Subscriptions:
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
+        self._when_deleted: list[Callable[[GroupId], None]] = []
         self.is_closed = True
         """No leases: before `start`, and while the broker stops. Acknowledgements are still accepted then,
         and no member counts as lost."""
@@ -339,10 +343,20 @@ class Subscriptions:
             found[partition] = subscribed
         return found
 
+    async def reset(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
+        """`move` for operators. A subscription that does not exist is created. Raises GroupNotEmpty if it has
+        members that would not follow."""
+        self.members.check_resettable(group)
+        await self.create(group)
+        self.members.check_resettable(group)  # one may have joined meanwhile
+        await self.move(group, offsets)
+
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Restart at these offsets; settled state and leases are dropped."""
+        """Restart at these offsets; settled state and leases are dropped: later acknowledgements of what was
+        leased before are refused."""
         with self.held.used(group):
             await self._partitions.move(group, offsets)
+            self._fetching.became_ready(group)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the progress in a topic, so that it begins anew. False if there is none."""
@@ -358,8 +372,16 @@ class Subscriptions:
                     await self._partitions.forget_topic(group, topic)
             self._fetching.became_ready(group)
 
+    def when_deleted(self, deleted: Callable[[GroupId], None]) -> None:
+        """For protocols that keep something of the group besides its members."""
+        self._when_deleted.append(deleted)
+
     async def delete(self, group: GroupId) -> None:
+        """Raises GroupNotEmpty."""
         with self.held.used(group):
+            self.members.check_none(group)
+            for each in self._when_deleted:
+                each(group)
             self._fetching.forget(group)
             await self._partitions.forget_group(group)
 
