@@ -184,7 +184,7 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group, for example to read messages again.
 
-    The group must have no members: stop its consumers first. A group that does not exist is created. If a
+    The group must have no members: stop its consumers first; those of RocketMQ follow. A group that does not exist is created. If a
     partition does not have the offset, the nearest one is used.
     """
     topics = _topics(topic)
@@ -212,7 +212,7 @@ def reset(
 ) -> None:
     """Move a group to another place, in everything that it reads.
 
-    The group must have no members: stop its consumers first. If a partition does not have the offset, the
+    The group must have no members: stop its consumers first; those of RocketMQ follow. If a partition does not have the offset, the
     nearest one is used.
     """
     start = _place(to)
