@@ -212,8 +212,8 @@ def reset(
 ) -> None:
     """Move a group to another place, in everything that it reads.
 
-    The group must have no members: stop its consumers first; those of RocketMQ go on from there. If a partition
-    does not have the offset, the nearest one is used.
+    The group must have no members: stop its consumers first; those of RocketMQ go on from there. If a
+    partition does not have the offset, the nearest one is used.
     """
     start = _place(to)
     with open_client(context, bootstrap) as client:

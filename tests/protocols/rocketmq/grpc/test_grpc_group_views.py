@@ -1,4 +1,4 @@
-"""A group of gRPC consumers, as operators see it: over HTTP, with Kafka's requests and with RocketMQ's own tool.
+"""A group of gRPC consumers, as operators see it: over HTTP, with Kafka's requests, with RocketMQ's own tool.
 While it has consumers it can be reset, and not deleted."""
 
 import asyncio
