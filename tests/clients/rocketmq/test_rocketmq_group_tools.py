@@ -1,9 +1,6 @@
 """`posthouse group` and HTTP beside a consumer that runs, RocketMQ's stock client in Python."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,46 +12,9 @@ from posthouse.client import Client
 from posthouse.testing import ThreadBroker
 from tests.cli.programs import inside, one_sentence
 from tests.clients.rocketmq.grpc_steps import grpc_broker
-
-PROGRAM = Path(__file__).parent / "grpc" / "python_consumer.py"
+from tests.clients.rocketmq.steered_consumer import SteeredConsumer
 
 pytestmark = pytest.mark.timeout(240)
-
-
-class Consumer:
-    def __init__(self, address: str, home: Path) -> None:
-        home.mkdir()
-        self._process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), address, "orders", "billing"],
-            env=os.environ | {"HOME": str(home)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self.read() == "ready"
-
-    def read(self) -> str:
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().rstrip("\n")
-
-    def ask(self, line: str) -> str:
-        assert self._process.stdin is not None
-        self._process.stdin.write(line + "\n")
-        self._process.stdin.flush()
-        return self.read()
-
-    def end(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        assert self.read() == "ended"
-        assert self._process.wait(60) == 0
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.wait(60)
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            pipe.close()
 
 
 @pytest.fixture
@@ -69,9 +29,9 @@ def broker(tmp_path: Path) -> Iterator[ThreadBroker]:
 
 
 @pytest.fixture
-def consumer(broker: ThreadBroker, tmp_path: Path) -> Iterator[Consumer]:
+def consumer(broker: ThreadBroker, tmp_path: Path) -> Iterator[SteeredConsumer]:
     """It holds the second of three messages, and has acknowledged the first."""
-    started = Consumer(broker.address("rocketmq_grpc"), tmp_path / "home")
+    started = SteeredConsumer(broker.address("rocketmq_grpc"), tmp_path / "home", "orders", "billing")
     try:
         assert started.ask("receive") == "0"
         assert started.ask("ack 0") == "acknowledged"
@@ -87,7 +47,7 @@ def group(broker: ThreadBroker, *arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_it_is_shown_moved_and_deleted(broker: ThreadBroker, consumer: Consumer) -> None:
+def test_it_is_shown_moved_and_deleted(broker: ThreadBroker, consumer: SteeredConsumer) -> None:
     [listed] = group(broker, "list", "--lag")
     assert (listed["group"], listed["protocol"], listed["state"]) == ("billing", "share", "Stable")
     assert (listed["members"], listed["lag"]) == (1, 2)
