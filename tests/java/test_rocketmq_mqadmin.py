@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.client import Client
 from posthouse.listener_settings import Address
 from posthouse.testing import ThreadBroker, running_broker
 from tests.clients.rocketmq.steered_consumer import SteeredConsumer
@@ -129,8 +130,9 @@ def test_a_group_is_deleted(mqadmin: Run) -> None:
 
 def test_a_group_of_grpc_consumers(mqadmin: Run, broker: ThreadBroker, tmp_path: Path) -> None:
     mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
-    for body in ("one", "two", "three"):
-        assert "SEND_OK" in mqadmin("sendMessage", "-t", "orders", "-p", body)
+    with Client(broker.kafka) as client, client.producer("orders") as producer:
+        for value in (b"one", b"two", b"three"):
+            producer.send(value)
     consumer = SteeredConsumer(broker.address("rocketmq_grpc"), tmp_path / "python", "orders", "billing")
     try:
         assert (consumer.ask("receive"), consumer.ask("ack 0")) == ("one", "acknowledged")
