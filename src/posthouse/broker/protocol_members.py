@@ -3,10 +3,12 @@ while a group has members."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId
+
+_ADVICE: Final = "stop its consumers and try again"
 
 
 class FilterText(NamedTuple):
@@ -79,13 +81,13 @@ class ProtocolMembers:
 
     def check_none(self, group: GroupId) -> None:
         """Raises GroupNotEmpty if the group has such members."""
-        if count := len(self.of(group)):
-            raise GroupNotEmpty(f"the group {group!r} has {_counted(count)}")
+        if members := self.of(group):
+            raise GroupNotEmpty(f"the group {group!r} has {_counted(len(members))}; {_ADVICE}")
 
     def check_resettable(self, group: GroupId) -> None:
         """Raises GroupNotEmpty if the group has members that would not follow."""
         if count := sum(not each.follows_resets for each in self.of(group)):
-            raise GroupNotEmpty(f"the group {group!r} has {_counted(count)}, which would not follow a reset")
+            raise GroupNotEmpty(f"the group {group!r} has {_counted(count)} that would not follow; {_ADVICE}")
 
 
 def _counted(members: int) -> str:

@@ -10,9 +10,11 @@ from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.broker.subscriptions.leases import Verdict
-from posthouse.model.errors import GroupNotEmpty, GroupSubscribed, NotLeased
+from posthouse.broker.subscriptions.store import new_progress
+from posthouse.model.errors import GroupNotEmpty, GroupSubscribed, NotLeased, StorageFull
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.storage.memory.engine import MemoryStorage
+from posthouse.storage.spaces import Space
 from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
 
 OTHER = GroupId("other")
@@ -89,11 +91,95 @@ async def test_leases_from_before_a_move_are_none(bench: Bench) -> None:
     assert after.progress.floor == 0 and after.leased == 0
 
 
+class Gate:
+    """Commits are in order, and end only when it is opened: well, or not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached = asyncio.Event()
+        self.opened = asyncio.Event()
+        self.error: Exception | None = None
+        commit = MemoryStorage.commit
+
+        async def ended(storing: asyncio.Future[Any]) -> Any:
+            self.reached.set()
+            await self.opened.wait()
+            return await storing
+
+        def held(storage: MemoryStorage, operations: Any) -> asyncio.Future[Any]:
+            storing: asyncio.Future[Any]
+            if self.error is None:
+                storing = commit(storage, operations)
+            else:
+                storing = asyncio.get_running_loop().create_future()
+                storing.set_exception(self.error)
+            return asyncio.ensure_future(ended(storing))
+
+        monkeypatch.setattr(MemoryStorage, "commit", held)
+
+
+async def test_nothing_is_acknowledged_or_leased_while_a_move_is_stored(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be stored over the new place: after a crash the group would have skipped messages."""
+    await bench.produce(b"0", b"1", b"2")
+    await bench.fetch(ANN, most=2)
+    gate = Gate(monkeypatch)
+    moving = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 0}))
+    await gate.reached.wait()
+    assert isinstance(await bench.say(ANN, 0, 1, Verdict.ACCEPT), NotLeased)
+    fetching = asyncio.ensure_future(bench.fetch(BOB, seconds=30.0))
+    bench.subscriptions.release(NAME, ANN, count=True)
+    gate.opened.set()
+    await moving
+    [run] = await fetching
+    assert (run.first, run.last, run.deliveries) == (0, 2, 1)
+    assert await bench.say(BOB, 0, 0, Verdict.ACCEPT) is None
+    assert stored_floor(bench) == 1
+
+
+def stored_floor(bench: Bench) -> int:
+    """What a broker that starts now would find."""
+    state = bench.storage._state.get(Space.SHARE_PROGRESS, {})
+    progress = new_progress(NAME, bench.partition, 0)
+    for key, value in state.items():
+        progress.load(key, value)
+    progress.loaded(0)
+    return progress.floor
+
+
+async def test_a_move_that_is_not_stored_changes_nothing(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.produce(b"0", b"1")
+    await bench.fetch(ANN)
+    gate = Gate(monkeypatch)
+    gate.error = StorageFull("no space")
+    gate.opened.set()
+    with pytest.raises(StorageFull):
+        await bench.subscriptions.reset(NAME, {bench.partition: 0})
+    gate.error = None
+    assert await bench.say(ANN, 0, 0, Verdict.ACCEPT) is None
+    assert stored_floor(bench) == 1
+    await bench.subscriptions.reset(NAME, {bench.partition: 0})
+    assert stored_floor(bench) == 0
+
+
+async def test_moves_come_one_after_the_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    first = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 3}))
+    await gate.reached.wait()
+    second = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 1}))
+    gate.opened.set()
+    await asyncio.gather(first, second)
+    [subscribed] = bench.subscriptions.progress(NAME).values()
+    assert subscribed.progress.floor == stored_floor(bench) == 1
+
+
 async def test_members_that_would_not_follow_hold_a_reset_up(bench: Bench) -> None:
     bench.broker.protocol_members.add(Members(leases=True, workers="t"))
     await bench.subscriptions.reset(NAME, {bench.partition: 5})
     bench.broker.protocol_members.add(Members(leases=True, follows_resets=False, workers="t"))
-    with pytest.raises(GroupNotEmpty, match="a member, which would not follow"):
+    with pytest.raises(GroupNotEmpty, match="a member that would not follow"):
         await bench.subscriptions.reset(NAME, {bench.partition: 0})
     [subscribed] = bench.subscriptions.progress(NAME).values()
     assert subscribed.progress.floor == 5

@@ -95,25 +95,23 @@ def listed(group_id: GroupId, group: Group | None, *, has_others: bool = False) 
     return ListedGroup(
         id=group_id,
         kind=GroupKind.CLASSIC,
-        state=_state(group, has_others=has_others),
+        state=_without_own(has_others=has_others) if group is None else group.state,
         protocol_type="" if group is None else group.protocol_type or "",
     )
 
 
-def _state(group: ClassicGroup | None, *, has_others: bool) -> ClassicState:
-    if group is not None and not (has_others and group.is_empty):
-        return group.state
+def _without_own(*, has_others: bool) -> ClassicState:
     return ClassicState.STABLE if has_others else ClassicState.EMPTY
 
 
 def describe_classic(group: ClassicGroup | None, others: Sequence[ProtocolMember]) -> DescribedGroup:
     """While a group is not stable, its members have no valid assignment."""
-    state = _state(group, has_others=bool(others))
     if group is None:
+        state = _without_own(has_others=bool(others))
         return DescribedGroup(state=state, protocol_type="", protocol="", members=(), others=tuple(others))
     settled = group.state is ClassicState.STABLE
     return DescribedGroup(
-        state=state,
+        state=group.state,
         protocol_type=group.protocol_type or "",
         protocol=(group.protocol or "") if settled else "",
         members=tuple(

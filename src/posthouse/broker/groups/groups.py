@@ -116,9 +116,7 @@ class Groups:
 
     def has_members(self, group_id: GroupId) -> bool:
         group = self._registry.get(group_id)
-        if group is not None and not group.is_empty:
-            return True
-        return bool(self._others(group_id))
+        return (group is not None and not group.is_empty) or bool(self._others(group_id))
 
     def load_all(self) -> None:
         """In a broker that is alone."""
@@ -291,12 +289,10 @@ class Groups:
         return len(group.members) if isinstance(group, ClassicGroup) else sum(1 for _ in group)
 
     def _shown(self, group_id: GroupId) -> Group | None:
-        """The group as it is described. One that had members of another kind before is a classic one while it
-        has only members that a protocol keeps."""
+        """The group as it is described. None while all of its members are kept by a protocol."""
         group = self._registry.get(group_id)
-        if group is None or isinstance(group, ClassicGroup) or not group.is_empty:
-            return group
-        return None if self._others(group_id) else group
+        is_left = group is not None and group.is_empty and bool(self._others(group_id))
+        return None if is_left else group
 
     def describe(self, group_id: GroupId) -> DescribedGroup:
         """The description of a classic group; raises UnknownGroup for others, and NotCoordinator."""

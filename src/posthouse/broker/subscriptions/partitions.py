@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.progress.progress import Progress, ProgressWriter, lane_of
@@ -50,6 +51,7 @@ class SubscribedPartitions:
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
         self._generation = 0
+        self._moves: WeakValueDictionary[GroupId, asyncio.Lock] = WeakValueDictionary()
 
     def load_all(self) -> None:
         """In a broker that is alone."""
@@ -147,6 +149,9 @@ class SubscribedPartitions:
         """Open a partition. Its start position is stored first: records that arrive from now on are
         delivered."""
         known = self.of(group).get(partition)
+        if known is not None and known.is_closed:
+            async with self._moving(group):
+                known = self.of(group).get(partition)
         if known is not None:
             return known
         opening = self._opening.get((group, partition))
@@ -198,7 +203,7 @@ class SubscribedPartitions:
 
     async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
         """Durable on return."""
-        changed = [subscribed for subscribed in partitions if subscribed.progress.is_changed]
+        changed = [each for each in partitions if each.progress.is_changed and not each.is_closed]
         puts = [put for subscribed in changed for put in subscribed.progress.puts()]
         if not puts:
             return
@@ -212,18 +217,36 @@ class SubscribedPartitions:
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         """Restart at these offsets; settled state and leases are dropped."""
-        of_group = self.of(group)
-        operations: list[Operation] = []
-        moved: dict[PartitionId, Progress] = {}
-        for partition, offset in offsets.items():
-            if offset < 0:
-                raise OffsetOutOfRange(f"there is no offset {offset}")
-            operations += self._removals(of_group, [partition])
-            moved[partition] = store.new_progress(group, partition, offset)
-            operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
-        await self._storage.commit(operations)
-        for partition, progress in moved.items():
-            self._take(group, partition, progress)
+        if wrong := [offset for offset in offsets.values() if offset < 0]:
+            raise OffsetOutOfRange(f"there is no offset {wrong[0]}")
+        async with self._moving(group):
+            of_group = self.of(group)
+            before = [of_group[partition] for partition in offsets if partition in of_group]
+            operations: list[Operation] = []
+            moved: dict[PartitionId, Progress] = {}
+            for partition, offset in offsets.items():
+                operations += self._removals(of_group, [partition])
+                moved[partition] = store.new_progress(group, partition, offset)
+                operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
+            try:
+                await self._storage.commit(operations)
+            except PosthouseError:
+                self._reopen(before)
+                raise
+            for partition, progress in moved.items():
+                self._take(group, partition, progress)
+
+    def _moving(self, group: GroupId) -> asyncio.Lock:
+        """One move of a group after the other: what follows one must not be stored before it."""
+        lock = self._moves.get(group)
+        if lock is None:
+            lock = self._moves[group] = asyncio.Lock()
+        return lock
+
+    def _reopen(self, partitions: Iterable[SubscribedPartition]) -> None:
+        for subscribed in partitions:
+            subscribed.is_closed = False
+            self._progress_writer.resume(subscribed)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the group's progress in the topic; False if there is none."""
@@ -249,7 +272,8 @@ class SubscribedPartitions:
         for partition in partitions:
             subscribed = of_group.get(partition)
             if subscribed is not None:
-                self._progress_writer.forget(subscribed)
+                subscribed.is_closed = True
+                self._progress_writer.abandon(subscribed)
                 removals += subscribed.progress.removals()
         return removals
 
@@ -257,4 +281,5 @@ class SubscribedPartitions:
         for opening in list(self._opening.values()):
             opening.cancel()
         partitions = [subscribed for of_group in self._groups.values() for subscribed in of_group.values()]
-        await self._progress_writer.close(each for each in partitions if each.progress.is_changed)
+        open_ones = [each for each in partitions if not each.is_closed]
+        await self._progress_writer.close(each for each in open_ones if each.progress.is_changed)

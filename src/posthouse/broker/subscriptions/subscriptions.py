@@ -356,6 +356,9 @@ class Subscriptions:
         leased before are refused."""
         with self.held.used(group):
             await self._partitions.move(group, offsets)
+            for subscribed in [each for each, (owner, _) in self._leasing.items() if owner == group]:
+                if subscribed.is_closed:
+                    del self._leasing[subscribed]
             self._fetching.became_ready(group)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:

@@ -1,11 +1,12 @@
 """Offsets of topics, and how far groups have come, as tools show them."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.broker import Broker
-from posthouse.model.ids import GroupId
+from posthouse.broker.subscriptions.partition import SubscribedPartition
+from posthouse.model.ids import GroupId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.administration import (
     QueueProgress,
@@ -61,9 +62,10 @@ async def _of_group(call: Call, group: GroupId, topics: list[Topic]) -> None:
     broker = call.connection.server.broker
     await broker.groups.offsets.landed(group)
     found: dict[MessageQueue, QueueProgress] = {}
+    shared = broker.subscriptions.progress(group) if group in broker.subscriptions else None
     for topic in topics:
         for queue in range(topic.partitions):
-            place = _place(broker, group, topic, queue)
+            place = _place(broker, group, shared, topic, queue)
             consumed_at = 0
             if place.is_known and len(found) < _MOST_TIMES:
                 async with call.connection.reading:
@@ -93,11 +95,17 @@ class _Place(NamedTuple):
         return self.floor + self.settled_above
 
 
-def _place(broker: Broker, group: GroupId, topic: Topic, queue: int) -> _Place:
+def _place(
+    broker: Broker,
+    group: GroupId,
+    shared: Mapping[PartitionId, SubscribedPartition] | None,
+    topic: Topic,
+    queue: int,
+) -> _Place:
+    """`shared` is the progress of a group that leases its messages."""
     partition = topic.partition(queue)
-    if group in broker.subscriptions:
-        subscribed = broker.subscriptions.progress(group).get(partition)
-        if subscribed is not None:
+    if shared is not None:
+        if (subscribed := shared.get(partition)) is not None:
             progress = subscribed.progress
             return _Place(progress.floor, progress.settled_above, subscribed.leased)
     elif (known := broker.groups.offsets.get(group, partition)) is not None:
