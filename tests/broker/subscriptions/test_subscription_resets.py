@@ -164,6 +164,33 @@ async def test_a_move_that_is_not_stored_changes_nothing(
     assert stored_floor(bench) == 0
 
 
+async def test_a_move_goes_on_without_its_caller(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    await bench.produce(b"0", b"1")
+    gate = Gate(monkeypatch)
+    moving = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 1}))
+    await gate.reached.wait()
+    moving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await moving
+    gate.opened.set()
+    [run] = await bench.fetch(ANN, seconds=30.0)
+    assert (run.first, run.last) == (1, 1)
+
+
+async def test_a_group_that_is_deleted_while_it_is_moved(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate(monkeypatch)
+    moving = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 1}))
+    await gate.reached.wait()
+    deleting = asyncio.ensure_future(bench.subscriptions.delete(NAME))
+    gate.opened.set()
+    await asyncio.gather(moving, deleting)
+    assert NAME not in bench.subscriptions
+    for space in (Space.SHARE_GROUPS, Space.SHARE_PROGRESS):
+        assert not bench.storage._state.get(space)
+
+
 async def test_moves_come_one_after_the_other(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     first = asyncio.ensure_future(bench.subscriptions.reset(NAME, {bench.partition: 3}))

@@ -221,7 +221,7 @@ class SubscribedPartitions:
             raise OffsetOutOfRange(f"there is no offset {wrong[0]}")
         async with self._moving(group):
             of_group = self.of(group)
-            before = [of_group[partition] for partition in offsets if partition in of_group]
+            before = {partition: of_group[partition] for partition in offsets if partition in of_group}
             operations: list[Operation] = []
             moved: dict[PartitionId, Progress] = {}
             for partition, offset in offsets.items():
@@ -230,11 +230,10 @@ class SubscribedPartitions:
                 operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
             try:
                 await self._storage.commit(operations)
-            except PosthouseError:
-                self._reopen(before)
+            except BaseException:
+                self._reopen(group, before)
                 raise
-            for partition, progress in moved.items():
-                self._take(group, partition, progress)
+            self._take_all(group, moved)
 
     def _moving(self, group: GroupId) -> asyncio.Lock:
         """One move of a group after the other: what follows one must not be stored before it."""
@@ -243,27 +242,40 @@ class SubscribedPartitions:
             lock = self._moves[group] = asyncio.Lock()
         return lock
 
-    def _reopen(self, partitions: Iterable[SubscribedPartition]) -> None:
-        for subscribed in partitions:
-            subscribed.is_closed = False
-            self._progress_writer.resume(subscribed)
+    def _reopen(self, group: GroupId, partitions: Mapping[PartitionId, SubscribedPartition]) -> None:
+        for partition, subscribed in partitions.items():
+            if self.find(group, partition) is subscribed:
+                subscribed.is_closed = False
+                self._progress_writer.resume(subscribed)
+
+    def _take_all(self, group: GroupId, moved: Mapping[PartitionId, Progress]) -> None:
+        gone: UnknownGroup | None = None
+        for partition, progress in moved.items():
+            try:
+                self._take(group, partition, progress)
+            except UnknownGroup as error:
+                gone = error
+        if gone is not None:
+            raise gone
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the group's progress in the topic; False if there is none."""
-        of_group = self._groups.get(group, {})
-        partitions = [partition for partition in of_group if partition.topic == topic]
-        removals = self._removals(of_group, partitions)
-        for partition in partitions:
-            del of_group[partition]
-        if removals:
-            await self._storage.commit([store.drop_group(group, topic), *removals])
-        return bool(removals)
+        async with self._moving(group):
+            of_group = self._groups.get(group, {})
+            partitions = [partition for partition in of_group if partition.topic == topic]
+            removals = self._removals(of_group, partitions)
+            for partition in partitions:
+                del of_group[partition]
+            if removals:
+                await self._storage.commit([store.drop_group(group, topic), *removals])
+            return bool(removals)
 
     async def forget_group(self, group: GroupId) -> None:
-        of_group = self._groups.pop(group, {})
-        operations: list[Operation] = [store.drop_group(group)]
-        operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
-        await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
+        async with self._moving(group):
+            of_group = self._groups.pop(group, {})
+            operations: list[Operation] = [store.drop_group(group)]
+            operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
+            await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
 
     def _removals(
         self, of_group: Mapping[PartitionId, SubscribedPartition], partitions: Sequence[PartitionId]

@@ -19,6 +19,7 @@ from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf
 from posthouse.broker.traffic import Traffic
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeased, PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
@@ -354,6 +355,10 @@ class Subscriptions:
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         """Restart at these offsets; settled state and leases are dropped: later acknowledgements of what was
         leased before are refused."""
+        # It goes on if the caller is cancelled: what is stored and what is in memory must be the same.
+        await undisturbed(asyncio.create_task(self._move(group, offsets)))
+
+    async def _move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         with self.held.used(group):
             await self._partitions.move(group, offsets)
             for subscribed in [each for each, (owner, _) in self._leasing.items() if owner == group]:
