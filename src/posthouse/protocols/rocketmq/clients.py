@@ -61,6 +61,12 @@ class Member:
     group: ConsumerGroup
 
 
+def host_of(peer: str) -> str:
+    """In Kafka's notation, for views of groups."""
+    host = peer.rpartition(":")[0].strip("[]")
+    return f"/{host}" if host else ""
+
+
 def compile_filter(expression_type: str, expression: str) -> Filter:
     """Raises InvalidFilter."""
     if expression_type == SQL_EXPRESSION:

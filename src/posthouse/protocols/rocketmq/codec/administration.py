@@ -31,6 +31,8 @@ class QueueProgress:
 
     end: int
     committed: int
+    leased: int = 0
+    """Messages that consumers have, and have not acknowledged."""
     last_consumed_at: int
     """When the message before `committed` was stored; 0 if that is unknown."""
 
@@ -85,7 +87,7 @@ def encode_progress(queues: Mapping[MessageQueue, QueueProgress]) -> bytes:
             "brokerOffset": each.end,
             "consumerOffset": each.committed,
             "lastTimestamp": each.last_consumed_at,
-            "pullOffset": each.committed,
+            "pullOffset": each.committed + each.leased,
         }
         for queue, each in queues.items()
     }

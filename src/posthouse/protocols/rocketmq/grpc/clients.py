@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.protocol_members import Software
 from posthouse.broker.subscriptions.key_order import KeyOrder
 from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId, PartitionId
@@ -35,6 +36,13 @@ _ATTEMPTS: Final = 32
 ALL: Final = ("TAG", "*")
 
 
+class Connection(Protocol):
+    peer: str
+    """Address and port."""
+    software: Software
+    """Of its clients."""
+
+
 class Telemetry(Protocol):
     """The stream on which a client is told something."""
 
@@ -51,8 +59,11 @@ class Client:
     id: MemberId
     user: str
     """Whose client it is: ids are no secret."""
-    connections: set[object] = field(default_factory=set)
+    connections: set[Connection] = field(default_factory=set)
     """From which it was heard: usually one."""
+    peer: str = ""
+    """Address and port of the last one."""
+    software: Software = Software()
     seen: float = 0.0
     telemetry: Telemetry | None = None
     published: frozenset[str] = frozenset()
@@ -97,7 +108,7 @@ class GrpcClients:
         self._disconnected = disconnected
         self._left_alone = left_alone
         self._clients: dict[MemberId, Client] = {}
-        self._by_connection: dict[object, set[MemberId]] = {}
+        self._by_connection: dict[Connection, set[MemberId]] = {}
         self._groups: dict[GroupId, Members] = {}
         self._departed = DepartedFilters(monotonic)
         self._publishers: dict[str, dict[MemberId, Client]] = {}
@@ -117,7 +128,7 @@ class GrpcClients:
         """Some are known, and none is connected."""
         return bool(self._clients) and not self._by_connection
 
-    def heard(self, id: MemberId, connection: object, user: str) -> Client:
+    def heard(self, id: MemberId, connection: Connection, user: str) -> Client:
         """Raises BadRequest if the connection speaks for too many, and AccessRefused if the client is another
         user's."""
         client = self._clients.get(id)
@@ -136,12 +147,13 @@ class GrpcClients:
         """Whether it has not ended, and was not forgotten."""
         return self._clients.get(client.id) is client
 
-    def _bind(self, client: Client, connection: object) -> None:
+    def _bind(self, client: Client, connection: Connection) -> None:
         ids = self._by_connection.setdefault(connection, set())
         if len(ids) >= MOST_OF_CONNECTION:
             raise BadRequest(f"{MOST_OF_CONNECTION} clients share one connection; open another")
         ids.add(client.id)
         client.connections.add(connection)
+        client.peer, client.software = connection.peer, connection.software
 
     # What clients say
 
@@ -204,6 +216,9 @@ class GrpcClients:
     def members(self, group: GroupId) -> Members | None:
         return self._groups.get(group)
 
+    def groups(self) -> list[GroupId]:
+        return list(self._groups)
+
     # Their end
 
     def remove(self, client: Client) -> None:
@@ -219,7 +234,7 @@ class GrpcClients:
         for group in list(client.groups):
             self._leave(client, group)
 
-    def lost(self, connection: object) -> None:
+    def lost(self, connection: Connection) -> None:
         """The connection has ended. Its clients may come back by another one: they are forgotten only when
         they are not heard of. Telemetry may be another connection's."""
         for id in self._by_connection.pop(connection, ()):

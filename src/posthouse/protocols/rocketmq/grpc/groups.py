@@ -14,7 +14,6 @@ from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import GroupNotEmpty, InvalidGroupId, PosthouseError, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES
 from posthouse.protocols.rocketmq.first_offsets import begins_at_start
 from posthouse.protocols.rocketmq.names import check_group_name, dead_letter_topic, topic_name
@@ -41,9 +40,8 @@ def _settings(group: GroupId) -> dict[str, str]:
 class GrpcGroups:
     """Owned by the event loop."""
 
-    def __init__(self, broker: Broker, users: GroupUsers) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._users = users
         self._opening: dict[_Key, asyncio.Task[None]] = {}
         self._last: dict[GroupId, asyncio.Task[None]] = {}
         """Of each group that is being opened."""
@@ -104,7 +102,7 @@ class GrpcGroups:
 
     async def _create(self, group: GroupId) -> None:
         broker = self._broker
-        if self._users.is_used(group) or broker.groups.has_members(group):
+        if broker.groups.has_members(group):
             raise GroupNotEmpty(
                 f"the group {group!r} has consumers of the remoting protocol or of Kafka; stop them before "
                 "others use it"

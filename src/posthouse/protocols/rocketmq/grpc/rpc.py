@@ -49,6 +49,7 @@ class Rpc:
         self.server: MessagingServer = session.server
         session.check_login(call.metadata)
         self.guard: Guard = session.guard
+        session.introduce(call.metadata)
         id = call.metadata.get(_CLIENT_ID)
         if not id or len(id) > _LONGEST_CLIENT_ID:
             raise Refused(Code.CLIENT_ID_REQUIRED, f"the call has no header {_CLIENT_ID}, or a very long one")

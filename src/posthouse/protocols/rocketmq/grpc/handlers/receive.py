@@ -6,7 +6,7 @@ from typing import Final
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.model.errors import PosthouseError, UnknownPartition
-from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.grpc.calls import StreamingCall
 from posthouse.protocols.rocketmq.codec.heartbeats import SQL_EXPRESSION, TAG_EXPRESSION
@@ -78,7 +78,8 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
         wish,
         lambda: not call.is_ended and clients.is_known(client),
     )
-    leased, deliveries = _leased(found)
+    receipts = _receipts(found, client.id)
+    leased: Leased = {partition: list(each) for partition, each in receipts.items()}
     if not leased:
         errors = [each for each in found.values() if isinstance(each, PosthouseError)]
         if errors:
@@ -95,15 +96,8 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
             for offset in offsets:
-                message = _message(
-                    rpc,
-                    request,
-                    partition,
-                    offset,
-                    selection,
-                    deliveries[partition][offset],
-                    lock_seconds,
-                )
+                receipt = receipts[partition][offset]
+                message = _message(rpc, request, partition, receipt, selection, lock_seconds)
                 await call.send(ReceiveMessageResponse(message=message).encode())
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
@@ -177,42 +171,41 @@ def _forget_attempt(rpc: Rpc, group: GroupId, attempt: str | None) -> None:
         rpc.server.broker.subscriptions.give_back(group, rpc.client.id, dict(leased))
 
 
-def _leased(
-    found: Mapping[PartitionId, Taken | PosthouseError],
-) -> tuple[Leased, dict[PartitionId, dict[int, int]]]:
-    """Offsets, and how often each was delivered."""
-    leased: Leased = {}
-    deliveries: dict[PartitionId, dict[int, int]] = {}
-    for partition, taken in found.items():
-        if isinstance(taken, PosthouseError):
-            continue
-        counts = {offset: run.deliveries for run in taken.runs for offset in range(run.first, run.last + 1)}
-        leased[partition], deliveries[partition] = list(counts), counts
-    return leased, deliveries
+def _receipts(
+    found: Mapping[PartitionId, Taken | PosthouseError], member: MemberId
+) -> dict[PartitionId, dict[int, Receipt]]:
+    """Of what was leased, by offset."""
+    return {
+        partition: {
+            offset: Receipt(partition.index, taken.generation, offset, run.deliveries, member)
+            for run in taken.runs
+            for offset in range(run.first, run.last + 1)
+        }
+        for partition, taken in found.items()
+        if isinstance(taken, Taken)
+    }
 
 
 def _message(
     rpc: Rpc,
     request: ReceiveMessageRequest,
     partition: PartitionId,
-    offset: int,
+    receipt: Receipt,
     selection: MessageSelection,
-    deliveries: int,
     lock_seconds: float,
 ) -> GrpcMessage:
-    selected = selection.messages[partition, offset]
+    selected = selection.messages[partition, receipt.offset]
     queue = request.message_queue
     assert queue is not None
-    receipt = Receipt(partition.index, offset, deliveries, rpc.client.id)
     return received_message(
         selected.message,
         resource_of(name_of(queue.topic), queue.topic),
         partition.index,
-        offset,
+        receipt.offset,
         rpc.session.own_host,
         rpc.session.store_host,
         stored_at=selected.stored_at,
         receipt=receipt.encode(),
-        attempt=deliveries + selected.message.reconsume_times,
+        attempt=receipt.deliveries + selected.message.reconsume_times,
         invisible_ms=int(lock_seconds * 1000),
     )
