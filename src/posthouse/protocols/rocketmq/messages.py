@@ -15,6 +15,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from posthouse.broker.half_messages.proofs import PROOF
 from posthouse.protocols.rocketmq.codec.codes import KEYS, REGION, TAGS, WAIT
 from posthouse.protocols.rocketmq.codec.hosts import V4_SIZE, V6_SIZE
 from posthouse.protocols.rocketmq.codec.properties import encode_properties
@@ -81,6 +82,8 @@ def message_of(record: RawRecord) -> Message:
     properties: dict[str, str] | None = None
     flag, reconsume_times, born_at, born_host = 0, 0, record.timestamp, UNKNOWN_HOST
     headers = decode_section(record.headers)
+    if headers and headers[0][0] == PROOF:
+        del headers[0]
     if headers and headers[-1][0] == HEADER:
         fixed = headers.pop()[1] or b""
         try:
