@@ -23,6 +23,7 @@ from tests.torture.network.catalogue import ENTRIES as NETWORK_ENTRIES
 from tests.torture.network.namespaces import why_not as why_no_namespaces
 from tests.torture.progress import Progress, make_progress
 from tests.torture.report import Run, around, write
+from tools.checkout import commit
 
 FAILURES = Path(".torture")
 BY_NAME = {entry.name: entry for entry in (*ENTRIES, *CLUSTER_ENTRIES, *NETWORK_ENTRIES)}
@@ -39,7 +40,8 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
         options.rounds = {entry.name: share for entry in usual}
     kinds = options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual)
     entries = _with_workload(chosen_entries(kinds), options.workload)
-    run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    run = Run(_command(options), today, commit(), {})
     deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
     try:
         with make_progress(run, deadline) as progress:
