@@ -33,8 +33,13 @@ def opened(data: Path) -> FileStorage:
     return file_storage(data, clock=ManualClock())
 
 
-def frames(storage: FileStorage) -> int:
-    return storage._checkpoints.frame
+def storage_of(rig: Rig) -> FileStorage:
+    assert isinstance(rig.storage, FileStorage)
+    return rig.storage
+
+
+def frames(rig: Rig) -> int:
+    return storage_of(rig)._checkpoints.frame
 
 
 def undecided(rig: Rig) -> list[int]:
@@ -77,10 +82,10 @@ async def test_a_commit_whose_frame_is_missing_counts(tmp_path: Path, died: Call
     async with running(storage=opened(tmp_path / "data")) as rig:
         topic = await new_topic(rig)
         first, second = await prepare(rig, topic, b"same"), await prepare(rig, topic, b"same")
-        intact = frames(rig.storage)
+        intact = frames(rig)
         await another(rig, topic)
         await decide(rig, second, commit=True)
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     died(data)
     zero_frames(data, intact)
     async with running(storage=opened(data)) as rig:
@@ -100,11 +105,11 @@ async def test_a_commit_between_frames_that_are_there_counts(tmp_path: Path) -> 
     async with running(storage=opened(tmp_path / "data")) as rig:
         topic = await new_topic(rig)
         id = await prepare(rig, topic, b"paid")
-        intact = frames(rig.storage)
+        intact = frames(rig)
         await decide(rig, id, commit=True)
-        behind = frames(rig.storage)
+        behind = frames(rig)
         await rig.storage.commit([append(topic.partition(0), b"behind")])
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, intact, behind)
     async with running(storage=opened(data)) as rig:
         await decide(rig, id, commit=True)
@@ -120,9 +125,9 @@ async def test_the_name_of_such_a_message_stays_known(tmp_path: Path) -> None:
         )
         await stored
         await another(rig, topic)
-        intact = frames(rig.storage)
+        intact = frames(rig)
         await decide(rig, rig.broker.half_messages.id_of(FullName("/", "g", "order-7")), commit=True)
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, intact)
     async with running(storage=opened(data)) as rig:
         assert not undecided(rig)
@@ -138,9 +143,9 @@ async def test_a_start_that_fails_leaves_it_to_the_next(
     async with running(storage=opened(tmp_path / "data")) as rig:
         topic = await new_topic(rig)
         id = await prepare(rig, topic, b"paid")
-        intact = frames(rig.storage)
+        intact = frames(rig)
         await decide(rig, id, commit=True)
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, intact)
 
     async def fail(self: HalfMessages) -> None:
@@ -160,9 +165,9 @@ async def test_the_catalog_may_be_lost_with_them(tmp_path: Path) -> None:
     async with running(storage=opened(tmp_path / "data")) as rig:
         topic = await new_topic(rig)
         id = await prepare(rig, topic, b"paid")
-        intact = frames(rig.storage)
+        intact = frames(rig)
         await decide(rig, id, commit=True)
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, intact)
     with closing(sqlite3.connect(data / "catalog.sqlite")) as catalog:
         catalog.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -177,13 +182,14 @@ async def test_a_record_that_only_claims_to_be_a_half_message_proves_nothing(tmp
     async with running(storage=opened(tmp_path / "data")) as rig:
         topic = await new_topic(rig)
         id = await prepare(rig, topic, b"paid")
-        intact = frames(rig.storage)
+        intact = frames(rig)
         headers: list[tuple[bytes, bytes | None]]
         headers = [(b"posthouse.half-message", b"%d" % id), (b"TAGS", b"red")]
-        for forged in (headers, headers[:1], [(b"posthouse.half-message", b"x" * 5000)]):
+        unreadable: list[tuple[bytes, bytes | None]] = [(b"posthouse.half-message", b"x" * 5000)]
+        for forged in (headers, headers[:1], unreadable):
             await rig.storage.commit([forged_record(topic, 0, b"another", forged)])
         await rig.storage.commit([forged_record(topic, 1, b"paid", headers)])
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, intact)
     async with running(storage=opened(data)) as rig:
         assert undecided(rig) == [id]
@@ -198,10 +204,10 @@ async def test_a_message_for_queues_stays_undecided(tmp_path: Path) -> None:
         await rig.publish(b"before")
         topic = rig.broker.topic("q")
         id = await prepare(rig, topic, b"paid")
-        await rig.storage.checkpoint()
-        intact = frames(rig.storage)
+        await storage_of(rig).checkpoint()
+        intact = frames(rig)
         await decide(rig, id, commit=True)
-        data = await crash_copy(rig.storage, tmp_path / "killed")
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
     zero_frames(data, 0)
     assert intact
     async with running(storage=opened(data)) as rig:

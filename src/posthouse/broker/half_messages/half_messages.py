@@ -174,8 +174,8 @@ class HalfMessages:
         stored: Stored,
     ) -> None:
         """A record for a partition. `stored` is told the id when the message is durable. Raises
-        UnknownPartition, RecordTooLarge, CorruptBatch, MissingKeys, NameTaken, AlreadyDecided, and Unavailable
-        if too many are undecided."""
+        UnknownPartition, RecordTooLarge, CorruptBatch, MissingKeys, NameTaken, AlreadyDecided, and
+        Unavailable if too many are undecided."""
         topic.existing_partition(partition)
         check_record(topic, key, value, with_proof(headers, LARGEST_ID))
         content = Scheduled(

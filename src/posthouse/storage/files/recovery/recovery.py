@@ -228,9 +228,9 @@ class Recovery:
         """Restore starts and ends after the loss of the catalog: no offset is assigned twice, and no trimmed
         record comes back."""
         known = {row.partition: row.end for row in contents.partitions}
-        for owner in self._result.logs.values():
-            if owner.end > known.get(owner.id, 0):
-                self._result.salvaged(owner, known.get(owner.id, 0))
+        for found in self._result.logs.values():
+            if found.end > known.get(found.id, 0):
+                self._result.salvaged(found, known.get(found.id, 0))
         for row in contents.partitions:
             owner = self._result.logs.get(row.partition)
             if owner is None:
