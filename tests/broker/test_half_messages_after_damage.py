@@ -2,16 +2,18 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from posthouse.broker.half_messages.half_message import FullName
 from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.model.clock import ManualClock
-from posthouse.model.errors import AlreadyDecided, PosthouseError, Unavailable
+from posthouse.model.errors import AlreadyDecided, DataDamaged, PosthouseError, Unavailable
+from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import parse_header
 from posthouse.records.builder import BatchBuilder
@@ -20,10 +22,10 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.journal.head import SLOT, encode_slot, read_head
 from posthouse.storage.files.journal.journal import head_path
 from posthouse.storage.files.system.disk import OsDisk
-from posthouse.storage.operations import Append
+from posthouse.storage.operations import Append, Operation, Put
 from posthouse.storage.spaces import Space
 from tests.broker.queues.rig import Rig, running
-from tests.broker.test_half_messages import HEADERS, decide, new_topic, prepare, values
+from tests.broker.test_half_messages import HEADERS, decide, new_topic, prepare, refusing, values
 from tests.broker.test_lost_commits import zero_frames
 from tests.storage.batches import append
 from tests.storage.stores import crash_copy, file_storage
@@ -159,6 +161,54 @@ async def test_a_start_that_fails_leaves_it_to_the_next(
     async with running(storage=opened(data)) as rig:
         await decide(rig, id, commit=True)
         assert await values(rig, topic) == [b"paid"]
+
+
+async def test_a_full_disk_is_no_reason_not_to_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running(storage=opened(tmp_path / "data")) as rig:
+        topic = await new_topic(rig)
+        id = await prepare(rig, topic, b"paid")
+        intact = frames(rig)
+        await decide(rig, id, commit=True)
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
+    zero_frames(data, intact)
+    commit = FileStorage.commit
+
+    def full(storage: FileStorage, operations: Sequence[Operation]) -> Any:
+        is_about_it = any(isinstance(each, Put) and each.space == Space.SALVAGED for each in operations)
+        return refusing(operations) if is_about_it else commit(storage, operations)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(FileStorage, "commit", full)
+        async with running(storage=opened(data)) as rig:
+            assert not undecided(rig)
+    async with running(storage=opened(data)) as rig:
+        await decide(rig, id, commit=True)
+        assert await values(rig, topic) == [b"paid"]
+
+
+async def test_a_partition_that_cannot_be_read_is_searched_by_a_later_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(storage=opened(tmp_path / "data")) as rig:
+        topic = await new_topic(rig)
+        id = await prepare(rig, topic, b"paid")
+        intact = frames(rig)
+        await decide(rig, id, commit=True)
+        data = await crash_copy(storage_of(rig), tmp_path / "killed")
+    zero_frames(data, intact)
+    read = FileStorage.read
+
+    async def unreadable(storage: FileStorage, partition: PartitionId, *where: Any) -> Any:
+        if partition.topic == topic.id:
+            raise DataDamaged("its segment is not in its place")
+        return await read(storage, partition, *where)
+
+    with monkeypatch.context() as patches:
+        patches.setattr(FileStorage, "read", unreadable)
+        async with running(storage=opened(data)) as rig:
+            assert undecided(rig) == [id]
+    async with running(storage=opened(data)) as rig:
+        assert not undecided(rig)
 
 
 async def test_the_catalog_may_be_lost_with_them(tmp_path: Path) -> None:

@@ -118,15 +118,18 @@ class HalfMessages:
         if not salvaged:
             return
         records = self._namespaces.routed_records()
-        found = await proven_commits(self._storage, salvaged, self._undecided, self._messages, records)
+        found, searched = await proven_commits(
+            self._storage, salvaged, self._undecided, self._messages, records
+        )
         outcomes = dict.fromkeys(found, True)
-        removals = [Put(Space.SALVAGED, key, None) for key in salvaged]
-        await self._storage.commit([*self._decisions.puts(outcomes), *removals])
-        self._decided(outcomes)
+        removals = [Put(Space.SALVAGED, key, None) for key in searched]
         if found:
-            log.warning(
-                "half messages %s were committed, as their topics prove: the decisions are lost", found
-            )
+            log.warning("half messages %s are in their topics: they count as committed", sorted(found))
+        try:
+            await self._storage.commit([*self._decisions.puts(outcomes), *removals])
+        except Unavailable as error:  # such as a full disk: the topics prove it to the next start as well
+            log.warning("what was decided of half messages cannot be stored again: %s", error)
+        self._decided(outcomes)
 
     def start(self) -> None:
         self._checking.start()

@@ -9,6 +9,7 @@ A message that queues get has no proof: the record may be there without the refe
 the message would be lost to them. It is published again.
 """
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -17,7 +18,7 @@ from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.broker.queues.routed_records import RoutedRecords
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.stored_records import PIECE_BYTES
-from posthouse.model.errors import CorruptBatch, RecordTooLarge
+from posthouse.model.errors import CorruptBatch, RecordTooLarge, Unavailable
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.batch import BatchHeader, iter_headers
@@ -26,6 +27,8 @@ from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
 from posthouse.storage.contract import Storage
 from posthouse.storage.salvaged import decode_offset, salvaged_partition
+
+log = logging.getLogger(__name__)
 
 PROOF: Final = b"posthouse.half-message"
 """The first header of the record: a protocol may want its own to be the last. The value is the id in
@@ -57,25 +60,30 @@ async def proven_commits(
     undecided: Container[int],
     messages: Callable[[Sequence[int]], Awaitable[dict[int, HalfMessage]]],
     routed: RoutedRecords,
-) -> list[int]:
-    """The undecided ones of which a topic has all that their commit writes. `salvaged` are the entries of
-    storage. Raises Unavailable and DataDamaged."""
-    found: list[int] = []
+) -> tuple[set[int], list[bytes]]:
+    """The undecided ones of which a topic has all that their commit writes, and the keys of the entries that
+    were searched. `salvaged` are the entries of storage."""
+    found: set[int] = set()
+    searched: list[bytes] = []
     for key, value in salvaged.items():
         partition = salvaged_partition(key)
         topic = storage.topics.get(partition.topic)
-        if topic is None or topic.is_internal:
-            continue
-        async for records in _candidates(storage, partition, decode_offset(value), undecided):
-            known = await messages(list(records))
-            found += [
-                id
-                for id, record in records.items()
-                if id in known
-                and _is_commit(record, id, known[id].content, topic, partition)
-                and not _is_for_queues(known[id].content, routed)
-            ]
-    return found
+        try:
+            if topic is not None and not topic.is_internal:
+                async for records in _candidates(storage, partition, decode_offset(value), undecided):
+                    known = await messages(list(records))
+                    found |= {
+                        id
+                        for id, record in records.items()
+                        if id in known
+                        and _is_commit(record, id, known[id].content, topic, partition)
+                        and not _is_for_queues(known[id].content, routed)
+                    }
+        except Unavailable as error:
+            log.error("half messages in partition %s may be published twice: %s", partition, error)
+        else:
+            searched.append(key)
+    return found, searched
 
 
 async def _candidates(
