@@ -12,7 +12,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
     Subscription,
 )
 from tests.checker.history import Bury, DeadLetters, Drained, Outcome, Partition
-from tests.torture.recording import PATIENCE, Recorder
+from tests.torture.recording import Recorder
 from tests.torture.rocket.link import RocketLink
 from tests.torture.stream.links import decode_value
 
@@ -56,9 +56,8 @@ class Group:
         return Heartbeat(client=client, consumer_groups=(group,))
 
 
-async def note_what_is_left(link: RocketLink, recorder: Recorder, group: Group) -> None:
+async def note_what_is_left(link: RocketLink, recorder: Recorder, group: Group, deadline: float) -> None:
     """What a last consumer of the group would find, and its dead letters."""
-    deadline = time.monotonic() + PATIENCE
     while group.returning - await _read(link, group.retries, 0) and time.monotonic() < deadline:
         await asyncio.sleep(_LOOK_SECONDS)
     found: dict[int, None] = {}

@@ -61,16 +61,16 @@ class RocketWorkload:
     async def finish(self, addresses: Addresses) -> None:
         for each in self._halves:
             await each.finish(addresses)
-        async with RocketLink(addresses) as link:
-            await self._read_everything(link)
-            self._note_publishes()
-            for group in self._groups:
-                await note_what_is_left(link, self._recorder, group)
-
-    async def _read_everything(self, link: RocketLink) -> None:
-        wanted = set().union(*(each.delayed for each in self._senders))
         await asyncio.sleep(max(0.0, max(each.latest_due for each in self._senders) - time.monotonic()))
         deadline = time.monotonic() + PATIENCE
+        async with RocketLink(addresses) as link:
+            await self._read_everything(link, deadline)
+            self._note_publishes()
+            for group in self._groups:
+                await note_what_is_left(link, self._recorder, group, deadline)
+
+    async def _read_everything(self, link: RocketLink, deadline: float) -> None:
+        wanted = set().union(*(each.delayed for each in self._senders))
         while True:
             reads = [await read_to_the_end(link, each) for each in self._partitions]
             seen = {value for read in reads for _, value in read.records}
