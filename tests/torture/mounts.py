@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 # Of linux/ext4.h: _IOR('X', 125, __u32), and the flag that drops what is not synced, the file system's own
@@ -13,6 +14,8 @@ _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NOLOGFLUSH = struct.pack("I", 2)
 
 _MIB = 1024 * 1024
+_RELEASE_SECONDS = 30.0
+_LOOK_SECONDS = 0.02
 _IMAGES = Path("/dev/shm")
 
 
@@ -51,8 +54,16 @@ class LoopMount:
         self._mounted = True
 
     def unmount(self) -> None:
+        """A process with a mount namespace of its own, as `ip netns exec` starts them, has a copy of the
+        mount, and keeps the file system as it is while it lives. Mounted again before, it would be without
+        power."""
         _run("umount", str(self.place))
         self._mounted = False
+        deadline = time.monotonic() + _RELEASE_SECONDS
+        while _run("losetup", "--associated", str(self._image)):
+            if time.monotonic() > deadline:
+                raise CannotMount(f"{self._image} is still in use after {_RELEASE_SECONDS:g} s")
+            time.sleep(_LOOK_SECONDS)
 
     def cut_power(self) -> None:
         """From now on nothing reaches the disk. What is on it is there again after the next mount."""
@@ -68,9 +79,9 @@ class LoopMount:
         self._image.unlink(missing_ok=True)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except FileNotFoundError:
         raise CannotMount(f"{command[0]} is not there") from None
     except subprocess.CalledProcessError as error:
