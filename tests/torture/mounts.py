@@ -5,7 +5,6 @@ import os
 import struct
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 
 # Of linux/ext4.h: _IOR('X', 125, __u32), and the flag that drops what is not synced, the file system's own
@@ -14,8 +13,6 @@ _EXT4_IOC_SHUTDOWN = 0x8004587D
 _NOLOGFLUSH = struct.pack("I", 2)
 
 _MIB = 1024 * 1024
-_RELEASE_SECONDS = 30.0
-_LOOK_SECONDS = 0.02
 _IMAGES = Path("/dev/shm")
 
 
@@ -33,17 +30,13 @@ class LoopMount:
         self._mounted = False
 
     def open(self) -> None:
-        handle, name = tempfile.mkstemp(
-            prefix="posthouse-torture-", suffix=".ext4", dir=_IMAGES if _IMAGES.is_dir() else None
-        )
-        os.ftruncate(handle, self._bytes)
-        os.close(handle)
-        self._image = Path(name)
+        self._image = self._new_image()
+        os.truncate(self._image, self._bytes)
         self.place.mkdir(parents=True, exist_ok=True)
         try:
             # With smaller blocks, as mkfs takes for small file systems, SQLite dies of SIGBUS when its shared
             # memory finds no space: it makes sure of its pages by one byte in each 4 KiB.
-            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", name)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", str(self._image))
             self.mount()
         except BaseException:
             self.close()
@@ -54,16 +47,8 @@ class LoopMount:
         self._mounted = True
 
     def unmount(self) -> None:
-        """A process with a mount namespace of its own, as `ip netns exec` starts them, has a copy of the
-        mount, and keeps the file system as it is while it lives. Mounted again before, it would be without
-        power."""
         _run("umount", str(self.place))
         self._mounted = False
-        deadline = time.monotonic() + _RELEASE_SECONDS
-        while _run("losetup", "--associated", str(self._image)):
-            if time.monotonic() > deadline:
-                raise CannotMount(f"{self._image} is still in use after {_RELEASE_SECONDS:g} s")
-            time.sleep(_LOOK_SECONDS)
 
     def cut_power(self) -> None:
         """From now on nothing reaches the disk. What is on it is there again after the next mount."""
@@ -72,6 +57,25 @@ class LoopMount:
             fcntl.ioctl(handle, _EXT4_IOC_SHUTDOWN, _NOLOGFLUSH)
         finally:
             os.close(handle)
+
+    def restore_power(self) -> None:
+        """What is on the disk is there again. A process with a mount namespace of its own, as `unshare` makes
+        it, has a copy of the mount, and keeps the file system without power while it lives: then what is
+        mounted is a copy of the disk."""
+        self.unmount()
+        if _run("losetup", "--associated", str(self._image)):
+            copy = self._new_image()
+            _run("cp", "--sparse=always", str(self._image), str(copy))
+            self._image.unlink()
+            self._image = copy
+        self.mount()
+
+    def _new_image(self) -> Path:
+        handle, name = tempfile.mkstemp(
+            prefix="posthouse-torture-", suffix=".ext4", dir=_IMAGES if _IMAGES.is_dir() else None
+        )
+        os.close(handle)
+        return Path(name)
 
     def close(self) -> None:
         if self._mounted:
