@@ -23,6 +23,8 @@ class Figures:
     date: str
     commit: str = ""
     """The one that was tested; empty in rows of runs that did not record it."""
+    store: str = ""
+    """Where brokers had their objects; empty if they have none, or if the run did not record it."""
     campaigns: int = 0
     rounds: int = 0
     operations: int = 0
@@ -53,13 +55,14 @@ class Run:
 def table(rows: dict[str, Figures]) -> str:
     lines = [
         "| fault | rounds | faults | data directories | operations | anomalies | control "
-        "| minutes | commit | run |",
-        "|---|---:|---:|---:|---:|---:|---|---:|---|---|",
+        "| minutes | object store | commit | run |",
+        "|---|---:|---:|---:|---:|---:|---|---:|---|---|---|",
     ]
     lines += [
         f"| {each.kind} | {each.rounds:,} | {each.faults:,} | {each.campaigns:,} | {each.operations:,} "
         f"| {each.anomalies:,} | {f'caught: {each.control}' if each.control else 'MISSED'} "
-        f"| {each.seconds / 60:.1f} | {each.commit or 'not recorded'} | {each.date}, `{each.command}` |"
+        f"| {each.seconds / 60:.1f} | {each.store} | {each.commit or 'not recorded'} "
+        f"| {each.date}, `{each.command}` |"
         for each in rows.values()
     ]
     return "\n".join(lines)

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program, thorough
+from tests.clients.rocketmq.grpc_steps import (
+    PRIORITIES,
+    QUICK,
+    STEPS,
+    check_steps,
+    grpc_broker,
+    run_program,
+    thorough,
+)
 
 PROGRAM = Path(__file__).parent / "grpc" / "python_steps.py"
 
@@ -17,4 +25,4 @@ pytestmark = pytest.mark.timeout(240)
 def test_steps(steps: tuple[str, ...], tmp_path: Path) -> None:
     with grpc_broker(tmp_path, has_tls=False) as broker:
         command = [sys.executable, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
-        check_steps(broker, partial(run_program, command, home=tmp_path / "home"), steps)
+        check_steps(broker, partial(run_program, command, home=tmp_path / "home"), (*steps, PRIORITIES))
