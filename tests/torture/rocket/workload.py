@@ -59,13 +59,18 @@ class RocketWorkload:
                 await wire.create_topic(topic, queues, **CONFIG)
 
     async def finish(self, addresses: Addresses) -> None:
-        for each in self._halves:
-            await each.finish(addresses)
+        self._note_publishes()
+        try:
+            for each in self._halves:
+                await each.finish(addresses)
+        finally:  # a broker that has lost a half message may have lost more
+            await self._look(addresses)
+
+    async def _look(self, addresses: Addresses) -> None:
         await asyncio.sleep(max(0.0, max(each.latest_due for each in self._senders) - time.monotonic()))
         deadline = time.monotonic() + PATIENCE
         async with RocketLink(addresses) as link:
             await self._read_everything(link, deadline)
-            self._note_publishes()
             for group in self._groups:
                 await note_what_is_left(link, self._recorder, group, deadline)
 
