@@ -42,6 +42,8 @@ class Space(IntEnum):
     """What was decided of half messages."""
     ACCESS_KEYS = 31
     """Of users who sign their requests."""
+    SALVAGED = 32
+    """Where the batches begin that recovery has kept without a commit that proves them: by partition."""
 
 
 CLUSTER_WIDE = frozenset(

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.broker.half_messages.proofs import with_proof
 from posthouse.broker.schedule.entry import LATEST_MS
 from posthouse.protocols.rocketmq.codec.codes import KEYS, WAIT
 from posthouse.protocols.rocketmq.codec.properties import decode_properties
@@ -70,6 +71,13 @@ def test_round_trip(
     if due_ms is not None:
         message.properties["TIMER_DELIVER_MS"] = str(due_ms)
     assert found == message
+
+
+def test_what_proves_a_half_message_is_no_property() -> None:
+    message = Message(body=b"body", properties={"TAGS": "red"}, born_at=5, reconsume_times=2)
+    assert message_of(record(with_proof(record_headers(message), 7))) == message
+    foreign = with_proof(encode_section([(b"TAGS", b"red")]), 7)
+    assert message_of(record(foreign)).properties == {"TAGS": "red"}
 
 
 headers = st.lists(

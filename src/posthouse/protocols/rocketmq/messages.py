@@ -16,6 +16,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
+from posthouse.broker.half_messages.proofs import PROOF
 from posthouse.broker.schedule.entry import LATEST_MS
 from posthouse.broker.subscriptions.dead_letters import HEADERS as DEAD_LETTER_HEADERS
 from posthouse.protocols.rocketmq.codec.codes import KEYS, REGION, TAGS, TIMER_DELIVER_MS, WAIT
@@ -91,6 +92,8 @@ def message_of(record: RawRecord) -> Message:
     properties: dict[str, str] | None = None
     flag, reconsume_times, born_at, born_host = 0, 0, record.timestamp, UNKNOWN_HOST
     headers = decode_section(record.headers)
+    if headers and headers[0][0] == PROOF:
+        del headers[0]
     if headers and headers[-1][0] == HEADER:
         fixed = headers.pop()[1] or b""
         try:
