@@ -59,18 +59,22 @@ async def _create(rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRout
 def _answer_route(
     rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse], topic: Topic
 ) -> None:
-    may_read = rpc.guard.allows(Operation.READ, Kind.TOPIC, topic.name)
-    may_write = rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name)
-    if not may_read and not may_write:
+    permission = _permission(rpc, topic)
+    if permission is None:
         raise AccessRefused(f"no permission to use topic {name_of(request.topic)!r}")
-    permission = (
-        Permission.READ_WRITE if may_read and may_write else Permission.READ if may_read else Permission.WRITE
-    )
     queues = tuple(
-        _queue(rpc, request.topic, request.endpoints, partition, permission)
+        _queue(rpc, request.topic, request.endpoints, partition, permission, _TYPES)
         for partition in range(topic.partitions)
     )
     answer.give(QueryRouteResponse(status=OK, message_queues=queues))
+
+
+def _permission(rpc: Rpc, topic: Topic) -> Permission | None:
+    may_read = rpc.guard.allows(Operation.READ, Kind.TOPIC, topic.name)
+    may_write = rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name)
+    if may_read and may_write:
+        return Permission.READ_WRITE
+    return Permission.READ if may_read else Permission.WRITE if may_write else None
 
 
 def query_assignment(
@@ -81,22 +85,27 @@ def query_assignment(
     group = rpc.group(request.group)
     topic = rpc.topic(request.topic, Operation.READ)
     ids = range(topic.partitions) if rpc.server.groups.is_ordered(group) else (_ANY_QUEUE,)
+    permission = _permission(rpc, topic) or Permission.READ
     assignments = tuple(
-        Assignment(message_queue=_queue(rpc, request.topic, request.endpoints, id, Permission.READ))
-        for id in ids
+        Assignment(message_queue=_queue(rpc, request.topic, request.endpoints, id, permission)) for id in ids
     )
     answer.give(QueryAssignmentResponse(status=OK, assignments=assignments))
 
 
 def _queue(
-    rpc: Rpc, topic: Resource | None, endpoints: Endpoints | None, id: int, permission: Permission
+    rpc: Rpc,
+    topic: Resource | None,
+    endpoints: Endpoints | None,
+    id: int,
+    permission: Permission,
+    types: tuple[MessageType, ...] = (),
 ) -> MessageQueue:
     return MessageQueue(
         topic=topic,
         id=id,
         permission=permission,
         broker=Broker(name=BROKER, id=0, endpoints=endpoints or _own_endpoints(rpc)),
-        accept_message_types=_TYPES,
+        accept_message_types=types,
     )
 
 

@@ -128,12 +128,17 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             "a message of a transaction has neither a delivery time nor a message group",
         )
+    group = message.properties.get(SHARDING_KEY)
+    if kind == MessageType.FIFO and group is None or kind == MessageType.DELAY and due is None:
+        raise Refused(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            "an ordered message needs a message group, and a delayed one a delivery time",
+        )
     first_check = None
     if is_half:
         given = system.orphaned_transaction_recovery_duration
         seconds = FIRST_CHECK_SECONDS if given is None or given.ms <= 0 else given.ms // 1000
         first_check = min(seconds, LONGEST_FIRST_CHECK)
-    group = message.properties.get(SHARDING_KEY)
     chosen = spread if group is None else zlib.crc32(group.encode())
     key, headers = record_key(message.properties), record_headers(message)
     check_record(topic, key, message.body, headers)
@@ -159,7 +164,8 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
         if isinstance(result, PosthouseError):
             failed(result)
         else:
-            done(SendResultEntry(status=OK, message_id=wanted.id, offset=result))
+            id = wanted.id
+            done(SendResultEntry(status=OK, message_id=id, transaction_id=id, offset=result))
 
     def prepared(result: int | PosthouseError) -> None:
         if isinstance(result, PosthouseError):
@@ -176,6 +182,7 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
                 SendResultEntry(
                     status=OK,
                     message_id=wanted.id,
+                    transaction_id=wanted.id,
                     recall_handle=handle.encode(broker.access.key(KEY_PURPOSE)),
                 )
             )
