@@ -116,6 +116,7 @@ def _broker_settings(directory: Path) -> str:
         "storePathCommitLog": directory / "store" / "commitlog",
         "mappedFileSizeCommitLog": _STORE_FILE_BYTES,
         "enablePropertyFilter": "true",
+        "recallMessageEnable": "true",
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 

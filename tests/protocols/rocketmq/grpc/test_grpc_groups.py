@@ -54,7 +54,9 @@ async def test_a_group_keeps_settings_that_it_has(broker: AsyncBroker, client: M
     assert config.share_isolation_level == "read_committed"
 
 
-async def test_attempts_of_a_group_that_others_have_made(broker: AsyncBroker, client: MessagingClient) -> None:
+async def test_attempts_of_a_group_that_others_have_made(
+    broker: AsyncBroker, client: MessagingClient
+) -> None:
     """Consumers in order count by themselves, from the first settings on."""
     await broker.app.broker.subscriptions.create(GroupId("group"))
     async with client.telemetry() as telemetry:

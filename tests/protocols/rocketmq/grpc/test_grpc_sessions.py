@@ -1,6 +1,7 @@
 """Routes, Telemetry and connections: how clients begin, what they must say, and TLS."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,7 +164,7 @@ async def test_commands_that_say_nothing(client: MessagingClient) -> None:
         await telemetry.close()
 
 
-BAD_SETTINGS = {
+BAD_SETTINGS: dict[str, Callable[[MessagingClient], Settings]] = {
     "a bad group": lambda client: client.subscription("a b", orders="*"),
     "a bad filter": lambda client: client.subscription("group", orders="||"),
     "no group": lambda client: client.subscription("", orders="*"),

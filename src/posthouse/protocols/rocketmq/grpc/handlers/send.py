@@ -129,7 +129,7 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
             "a message of a transaction has neither a delivery time nor a message group",
         )
     group = message.properties.get(SHARDING_KEY)
-    if kind == MessageType.FIFO and group is None or kind == MessageType.DELAY and due is None:
+    if (kind == MessageType.FIFO and group is None) or (kind == MessageType.DELAY and due is None):
         raise Refused(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             "an ordered message needs a message group, and a delayed one a delivery time",
