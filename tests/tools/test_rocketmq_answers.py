@@ -8,11 +8,13 @@ import pytest
 
 from tools.conformance.expectations import judge, known_failures
 from tools.conformance.results import Outcome, SuiteRun, TestResult
+from tools.conformance.rocketmq import client_steps, upstream_tests
 from tools.conformance.rocketmq.answers import GRPC, PROGRAM, REMOTING, compared, parsed
 from tools.conformance.rocketmq.differences import Difference, known_differences
 
 DOCS = Path(__file__).parents[2] / "docs" / "rocketmq.md"
 HEADINGS = {REMOTING.name: "#### Remoting", GRPC.name: "#### gRPC"}
+FAILING = {client_steps.NAME: "#### Stock clients", upstream_tests.NAME: "#### Upstream's own tests"}
 GRPC_STEPS = PROGRAM.parent / "grpc_answers"
 
 SENT = ("send", "0", "{queueId=0}", "", "null")
@@ -73,11 +75,21 @@ def test_the_docs_list_the_known_differences(suite: str) -> None:
     ]
 
 
+@pytest.mark.parametrize(("suite", "heading"), FAILING.items())
+def test_the_docs_list_the_known_failures(suite: str, heading: str) -> None:
+    rows = dict(line.strip("| ").split(" | ") for line in section(heading) if line.startswith("| `"))
+    assert rows == {f"`{name}`": why for name, why in known_failures(suite).items()}
+
+
+def section(heading: str) -> list[str]:
+    """Its lines."""
+    _, _, text = DOCS.read_text().partition(f"\n{heading}\n")
+    return text.partition("\n#")[0].splitlines()
+
+
 def documented(suite: str) -> Iterator[tuple[str, str, str, str]]:
     """The rows of its table."""
-    _, _, section = DOCS.read_text().partition(f"\n{HEADINGS[suite]}\n")
-    section, _, _ = section.partition("\n#")
-    for line in section.splitlines():
+    for line in section(HEADINGS[suite]):
         if line.startswith("| ") and not line.startswith("| request |"):
             name, theirs, own, why = line.strip("| ").split(" | ")
             yield name, theirs, own, why
@@ -86,8 +98,8 @@ def documented(suite: str) -> Iterator[tuple[str, str, str, str]]:
 @pytest.mark.parametrize("suite", HEADINGS)
 def test_the_docs_count_the_answers(suite: str) -> None:
     """How many there are and how many of them are the same."""
-    _, _, section = DOCS.read_text().partition(f"\n{HEADINGS[suite]}\n")
-    found = re.search(r"(\d+) requests, (\d+) of the answers are the same", section)
+    text = " ".join(section(HEADINGS[suite]))
+    found = re.search(r"(\d+) requests, (\d+) of the answers are the same", text)
     assert found is not None
     assert int(found[1]) - int(found[2]) == len(known_differences(suite))
 
@@ -106,3 +118,27 @@ def test_differences_are_of_steps_that_there_are() -> None:
         tail = step.removeprefix("send ").removeprefix("route ")
         named = re.sub(r" [A-Z_]+$", " {name}", tail)  # steps for each of several names
         assert any(f'"{each}"' in source for each in (step, tail, named)), step
+
+
+def test_a_step_is_to_be_done_with_both_brokers() -> None:
+    found = client_steps.compared("client", ("a", "b"), {"crash", "a"}, {"crash", "b"})
+    assert [(each.name, each.outcome, each.detail) for each in found] == [
+        ("client crash", Outcome.PASSED, ""),
+        ("client a, with Posthouse", Outcome.FAILED, "not done with Posthouse"),
+        ("client b", Outcome.FAILED, "not done with RocketMQ"),
+    ]
+    [crash] = client_steps.compared("client", (), set(), set())
+    assert (crash.outcome, crash.name) == (Outcome.FAILED, "client crash, with Posthouse")
+
+
+def test_known_failures_of_clients_are_of_steps_that_there_are() -> None:
+    made = {f"{name} {step}" for name, each in client_steps.PROGRAMS.items() for step in each.steps}
+    assert known_failures(client_steps.NAME).keys() <= made
+
+
+def test_results_of_upstreams_tests_are_told_from_what_libraries_print() -> None:
+    printed = "12:00:00 |-INFO\ntestOne\tpassed\t1500\t\ntest log\ntestTwo\tfailed\t10\texpected: 3\n"
+    assert list(upstream_tests.parsed(printed)) == [
+        TestResult(name="testOne", outcome=Outcome.PASSED, seconds=1.5),
+        TestResult(name="testTwo", outcome=Outcome.FAILED, seconds=0.01, detail="expected: 3"),
+    ]
