@@ -112,7 +112,7 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     classes.mkdir(parents=True, exist_ok=True)
     path = f"{jars}/*"
     built = classes / f"{source.stem}.class"
-    changed = max(each.stat().st_mtime for each in source.parent.glob("*.java"))
+    changed = max(each.stat().st_mtime for each in source.parent.rglob("*.java"))
     if not built.exists() or built.stat().st_mtime < changed:
         built.unlink(missing_ok=True)
         command = [
