@@ -254,7 +254,7 @@ BENCH_CLUSTER ?=
 bench-cluster: $(BIN)/.dev postgres build/versitygw  ## the shared storage beside the local engine, docs/benchmarks-cluster.md
 	$(BIN)/python -m bench.cluster $(BENCH_CLUSTER)
 
-conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients against this broker, and RocketMQ's answers beside ours
+conformance: $(BIN)/.dev  ## the test suites of Kafka and AMQP clients and of RocketMQ against this broker, and RocketMQ beside it
 	$(BIN)/python -m tools.conformance $(CONFORMANCE)
 
 as-rabbitmq: $(BIN)/.dev  ## the tests that must hold of RabbitMQ, too, against RabbitMQ (if it is installed)

@@ -59,13 +59,13 @@ def posthouse(_: Path) -> Iterator[Served]:
 
 
 @contextmanager
-def rocketmq(jars: Path) -> Iterator[Served]:
+def rocketmq(jars: Path, **proxy_settings: object) -> Iterator[Served]:
     """Name server, and broker and proxy in one process; memory and processor time are those of the latter."""
     with _directory() as directory:
         (directory / "conf").mkdir()
         (directory / "conf" / "broker.conf").write_text(_broker_settings(directory))
         proxy = {"rocketMQClusterName": "DefaultCluster", "namesrvAddr": ADDRESS, "proxyMode": "local"}
-        (directory / "conf" / "rmq-proxy.json").write_text(json.dumps(proxy))
+        (directory / "conf" / "rmq-proxy.json").write_text(json.dumps(proxy | proxy_settings))
         names = _java(
             jars, directory, "org.apache.rocketmq.namesrv.NamesrvStartup", ("-Xms256m", "-Xmx256m"), ()
         )
@@ -116,6 +116,7 @@ def _broker_settings(directory: Path) -> str:
         "storePathCommitLog": directory / "store" / "commitlog",
         "mappedFileSizeCommitLog": _STORE_FILE_BYTES,
         "enablePropertyFilter": "true",
+        "recallMessageEnable": "true",
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 

@@ -30,6 +30,15 @@ ROCKETMQ_SERVER = tuple(
     f"org.apache.rocketmq:rocketmq-{part}:5.5.0" for part in ("proxy", "broker", "namesrv", "tools", "client")
 )
 """Name server, broker and proxy, to compare with; the client and its tools are the same as above."""
+ROCKETMQ_TESTS = (
+    "org.apache.rocketmq:rocketmq-test:5.5.0",
+    "org.apache.rocketmq:rocketmq-test:5.5.0:tests",
+    "junit:junit:4.13.2",
+    "org.assertj:assertj-core:3.22.0",
+    "io.grpc:grpc-testing:1.53.0",
+    "org.mockito:mockito-core:4.11.0",
+)
+"""Upstream's integration tests, and what they use."""
 
 _FETCH_SECONDS = 100
 _TOOLS = ("java", "javac", "mvn")
@@ -37,9 +46,10 @@ _DEPENDENCY = """\
     <dependency>
       <groupId>{group}</groupId>
       <artifactId>{artifact}</artifactId>
-      <version>{version}</version>
+      <version>{version}</version>{classifier}
     </dependency>
 """
+_CLASSIFIER = "\n      <classifier>{classifier}</classifier>"
 _POM = """\
 <project>
   <modelVersion>4.0.0</modelVersion>
@@ -57,8 +67,8 @@ class Unavailable(Exception):
 
 
 def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
-    """The directory with the jars of `artifacts`, as `group:name:version`, and all that they need. Raises
-    Unavailable."""
+    """The directory with the jars of `artifacts`, as `group:name:version` with or without `:classifier`, and
+    all that they need. Raises Unavailable."""
     missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if missing:
         raise Unavailable(f"there is no {', '.join(missing)} on this machine")
@@ -102,7 +112,7 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     classes.mkdir(parents=True, exist_ok=True)
     path = f"{jars}/*"
     built = classes / f"{source.stem}.class"
-    changed = max(each.stat().st_mtime for each in source.parent.glob("*.java"))
+    changed = max(each.stat().st_mtime for each in source.parent.rglob("*.java"))
     if not built.exists() or built.stat().st_mtime < changed:
         built.unlink(missing_ok=True)
         command = [
@@ -131,8 +141,9 @@ def java(class_path: str, main: str, *arguments: str, home: Path | None = None) 
 
 
 def _dependency(artifact: str) -> str:
-    group, name, version = artifact.split(":")
-    return _DEPENDENCY.format(group=group, artifact=name, version=version)
+    group, name, version, *rest = artifact.split(":")
+    classifier = "".join(_CLASSIFIER.format(classifier=each) for each in rest)
+    return _DEPENDENCY.format(group=group, artifact=name, version=version, classifier=classifier)
 
 
 def _surroundings(cache: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.conformance.results import Outcome, SuiteRun, TestResult
+from tools.conformance.rocketmq.differences import known_differences
 
 KNOWN = Path(__file__).with_name("known_failures.toml")
 
@@ -25,7 +26,7 @@ class Verdict:
 
 def known_failures(suite: str) -> dict[str, str]:
     reasons: dict[str, str] = tomllib.loads(KNOWN.read_text()).get(suite, {})
-    return reasons
+    return reasons | {name: each.why for name, each in known_differences(suite).items()}
 
 
 def judge(run: SuiteRun) -> Verdict:

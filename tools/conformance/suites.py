@@ -9,7 +9,7 @@ from tools.conformance import amqplib, kafka_path, kafka_python, librdkafka, lib
 from tools.conformance.kombu import KOMBU, PY_AMQP
 from tools.conformance.report import Progressing
 from tools.conformance.results import SuiteRun, TestResult
-from tools.conformance.rocketmq import answers
+from tools.conformance.rocketmq import answers, client_steps, upstream_tests
 from tools.conformance.workspace import Workspace
 
 
@@ -46,14 +46,17 @@ _PLAIN: dict[str, Suite] = {
     KOMBU.name: KOMBU,
     PY_AMQP.name: PY_AMQP,
     amqplib.NAME: amqplib,
-    answers.NAME: answers,
+    answers.REMOTING.name: answers.REMOTING,
+    answers.GRPC.name: answers.GRPC,
+    client_steps.NAME: client_steps,
+    upstream_tests.NAME: upstream_tests,
 }
 """All but librdkafka, whose tests come in more than one way."""
 
 PROTOCOLS = {
     "kafka": (kafka_python.NAME, librdkafka.NAME),
     "amqp": (pika.NAME, KOMBU.name, PY_AMQP.name, amqplib.NAME),
-    "rocketmq": (answers.NAME,),
+    "rocketmq": (answers.REMOTING.name, answers.GRPC.name, client_steps.NAME, upstream_tests.NAME),
 }
 SUITES = tuple(suite for suites in PROTOCOLS.values() for suite in suites)
 

@@ -185,7 +185,7 @@ final class Consuming {
             for (int place = 0; place < 2; place++) {
                 consumers.add(rocket.consumer("subscriptions", "subscriptions", tags.get(place), received.get(place)));
             }
-            List<Set<Integer>> queues = List.of(balanced(consumers.get(0)), balanced(consumers.get(1)));
+            List<Set<Integer>> queues = balanced(consumers);
             List<List<String>> wanted = List.of(new ArrayList<>(), new ArrayList<>());
             for (int number = 0; number < 80; number++) {
                 int queue = number % 4;
@@ -197,24 +197,28 @@ final class Consuming {
                 Steps.check(wanted.get(place).size() == 20, wanted);
                 received.get(place).expect(wanted.get(place));
             }
-            Set<Integer> both = new HashSet<>(queues.get(0));
-            both.addAll(queues.get(1));
-            Steps.check(both.size() == 4, queues);
         }
     }
 
-    /** Its queues, once they are two. */
-    private static Set<Integer> balanced(DefaultMQPushConsumer consumer) throws Exception {
+    /** Their queues, once each has two of the four: the first has more until it knows of the other, and has got to them one by one. */
+    private static List<Set<Integer>> balanced(List<DefaultMQPushConsumer> consumers) throws Exception {
         long deadline = System.currentTimeMillis() + Rocket.WAIT_MS;
         while (true) {
-            Set<Integer> found = new HashSet<>();
-            for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
-                if (queue.getTopic().equals("subscriptions")) found.add(queue.getQueueId());
-            }
-            if (found.size() == 2) return found;
+            List<Set<Integer>> found = consumers.stream().map(Consuming::queues).toList();
+            Set<Integer> all = new HashSet<>();
+            found.forEach(all::addAll);
+            if (all.size() == 4 && found.stream().allMatch(each -> each.size() == 2)) return found;
             Steps.check(System.currentTimeMillis() < deadline, found);
             Thread.sleep(50);
         }
+    }
+
+    private static Set<Integer> queues(DefaultMQPushConsumer consumer) {
+        Set<Integer> found = new HashSet<>();
+        for (MessageQueue queue : consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet()) {
+            if (queue.getTopic().equals("subscriptions")) found.add(queue.getQueueId());
+        }
+        return found;
     }
 
     /** What clients tell of each message is itself in messages. */

@@ -55,6 +55,17 @@ async def test_a_group_keeps_settings_that_it_has(broker: AsyncBroker, client: M
     assert config.share_isolation_level == "read_committed"
 
 
+async def test_attempts_of_a_group_that_others_have_made(
+    broker: AsyncBroker, client: MessagingClient
+) -> None:
+    """Consumers in order count by themselves, from the first settings on."""
+    await broker.app.broker.subscriptions.create(GroupId("group"))
+    async with client.telemetry() as telemetry:
+        answer = await telemetry.settings(client.subscription(orders="*"))
+    assert answer.backoff_policy is not None
+    assert answer.backoff_policy.max_attempts == 5
+
+
 async def test_many_consumers_create_a_group_at_once(broker: AsyncBroker, client: MessagingClient) -> None:
     await client.send("orders", *[b"%02d" % number for number in range(40)])
     found = await asyncio.gather(*(client.receive("orders", most=10) for _ in range(4)))

@@ -30,7 +30,7 @@ async def test_a_message_comes_as_it_was_sent(client: MessagingClient) -> None:
         born_timestamp=Timestamp.from_ms(1_700_000_000_123),
     )
     [entry] = answer.entries
-    assert (entry.message_id, entry.offset, entry.transaction_id) == ("01ABCDEF", 0, "")
+    assert (entry.message_id, entry.offset, entry.transaction_id) == ("01ABCDEF", 0, "01ABCDEF")
     [message] = await client.receive("orders")
     found = system(message)
     assert (message.body, message.user_properties) == ("größer".encode(), {"tenant": "blåu"})
@@ -98,7 +98,8 @@ async def test_a_delayed_message(still: StillBroker) -> None:
     async with client_of(still) as client:
         due = Timestamp.from_ms(still.clock.now_ms() + 90_000)
         answer = await client.send("orders", b"later", delivery_timestamp=due, message_type=MessageType.DELAY)
-        assert answer.entries[0].offset == 0
+        [entry] = answer.entries
+        assert (entry.offset, entry.transaction_id) == (0, entry.message_id)
         past = Timestamp.from_ms(still.clock.now_ms() - 1)
         await client.send("orders", b"now", delivery_timestamp=past, message_type=MessageType.DELAY)
         [now] = await client.receive("orders")
@@ -134,7 +135,7 @@ REFUSED: dict[str, tuple[Code, dict[str, Any]]] = {
     "a tag with separators": (Code.ILLEGAL_MESSAGE_TAG, {"tag": "a\x02b"}),
     "a blank key": (Code.ILLEGAL_MESSAGE_KEY, {"keys": ("good", " ")}),
     "a key with a control character": (Code.ILLEGAL_MESSAGE_KEY, {"keys": ("a\nb",)}),
-    "an empty message group": (Code.ILLEGAL_MESSAGE_GROUP, {"message_group": ""}),
+    "a blank message group": (Code.ILLEGAL_MESSAGE_GROUP, {"message_group": " "}),
     "a long message group": (Code.ILLEGAL_MESSAGE_GROUP, {"message_group": "ü" * 32}),
     "a message group with separators": (Code.ILLEGAL_MESSAGE_GROUP, {"message_group": "a\x01"}),
     "a property without name": (Code.ILLEGAL_MESSAGE_PROPERTY_KEY, {"properties": {"": "v"}}),
@@ -164,6 +165,14 @@ REFUSED: dict[str, tuple[Code, dict[str, Any]]] = {
         Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         {"priority": 1, "message_type": MessageType.TRANSACTION},
     ),
+    "an ordered message without a message group": (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        {"message_type": MessageType.FIFO, "message_group": ""},
+    ),
+    "a delayed message without a time": (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        {"message_type": MessageType.DELAY},
+    ),
     "a delayed half message": (
         Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         {"message_type": MessageType.TRANSACTION, "delivery_timestamp": Timestamp(seconds=1)},
@@ -185,6 +194,14 @@ async def test_what_is_refused(client: MessagingClient) -> None:
         answer = await client.send_all(client.message("orders", b"good"), message)
         assert answer.status is not None and answer.status.code != Code.OK and not answer.entries
     assert bodies(await client.receive("orders")) == [b"first"]
+
+
+async def test_empty_texts_are_none(client: MessagingClient) -> None:
+    await client.send("orders", tag="", keys=("", "k", ""), message_group="")
+    [message] = await client.receive("orders")
+    found = system(message)
+    assert (found.tag, found.keys, found.message_group) == (None, ("k",), None)
+    assert found.message_type == MessageType.NORMAL
 
 
 async def test_requests_that_are_refused(client: MessagingClient) -> None:

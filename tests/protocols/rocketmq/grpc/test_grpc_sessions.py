@@ -1,6 +1,7 @@
 """Routes, Telemetry and connections: how clients begin, what they must say, and TLS."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,10 +102,12 @@ async def test_assignments(client: MessagingClient) -> None:
     answer = await client.call(request, QueryAssignmentResponse)
     [only] = answer.assignments
     assert only.message_queue is not None and only.message_queue.id == -1
+    assert only.message_queue.permission == Permission.READ_WRITE
     assert only.message_queue.broker is not None and only.message_queue.broker.endpoints == ENDPOINTS
     unknown = replaced(request, topic=client.resource("unknown"))
     assert await client.code(unknown) == Code.TOPIC_NOT_FOUND
-    assert await client.code(replaced(request, group=None)) == Code.ILLEGAL_CONSUMER_GROUP
+    for nobody in (None, client.resource("")):
+        assert await client.code(replaced(request, group=nobody)) == Code.ILLEGAL_CONSUMER_GROUP
 
 
 # Telemetry
@@ -133,7 +136,7 @@ async def test_settings_of_a_consumer(broker: AsyncBroker, client: MessagingClie
         assert answer.subscription.receive_batch_size == 32
         assert answer.subscription.long_polling_timeout == Duration(seconds=20)
         assert answer.backoff_policy is not None
-        assert answer.backoff_policy.max_attempts == 5, "that of groups which nobody has used"
+        assert answer.backoff_policy.max_attempts == 17, "that of the group which its first receive makes"
         assert answer.backoff_policy.customized_backoff is not None
         assert answer.backoff_policy.customized_backoff.next[0] == Duration(seconds=10)
         await configure(broker, "group", rocketmq_fifo_enable="true", share_delivery_count_limit="3")
@@ -157,14 +160,16 @@ async def test_commands_that_say_nothing(client: MessagingClient) -> None:
         await telemetry.write(b"")
         trace = ThreadStackTrace(nonce="n", thread_stack_trace="t")
         await telemetry.write(TelemetryCommand(thread_stack_trace=trace).encode())
-        answer = await telemetry.settings(Settings())
+        answer = await telemetry.settings(client.publishing())
         assert answer.publishing is not None
         await telemetry.close()
 
 
-BAD_SETTINGS = {
+BAD_SETTINGS: dict[str, Callable[[MessagingClient], Settings]] = {
     "a bad group": lambda client: client.subscription("a b", orders="*"),
     "a bad filter": lambda client: client.subscription("group", orders="||"),
+    "no group": lambda client: client.subscription("", orders="*"),
+    "neither a producer nor a consumer": lambda client: Settings(client_type=ClientType.PUSH_CONSUMER),
     "a topic without name": lambda client: client.publishing(""),
 }
 

@@ -108,17 +108,18 @@ def sent_message(sent: GrpcMessage, topic: Topic, now_ms: int, born_host: bytes)
         raise Refused(Code.ILLEGAL_MESSAGE_ID, "the message has no id, or one that is too long")
     properties = dict(_user_properties(sent.user_properties))
     properties[UNIQUE_KEY] = _visible(system.message_id, Code.ILLEGAL_MESSAGE_ID, "message id")
-    if system.tag is not None:
+    if system.tag:  # an empty one is none, and so are an empty key and message group
         tag = _visible(system.tag, Code.ILLEGAL_MESSAGE_TAG, "tag")
         if not tag.strip() or "|" in tag:
             raise Refused(Code.ILLEGAL_MESSAGE_TAG, f"the tag {tag[:50]!r} is blank, or has a '|'")
         properties[TAGS] = tag
-    if system.keys:
-        for key in system.keys:
+    keys = tuple(filter(None, system.keys))
+    if keys:
+        for key in keys:
             if not _visible(key, Code.ILLEGAL_MESSAGE_KEY, "key").strip():
                 raise Refused(Code.ILLEGAL_MESSAGE_KEY, "a key of the message is blank")
-        properties[KEYS] = " ".join(system.keys)
-    if system.message_group is not None:
+        properties[KEYS] = " ".join(keys)
+    if system.message_group:
         group = _visible(system.message_group, Code.ILLEGAL_MESSAGE_GROUP, "message group")
         if not group.strip() or len(group.encode()) > LONGEST_MESSAGE_GROUP:
             raise Refused(

@@ -21,6 +21,7 @@ from posthouse.protocols.rocketmq.names import check_group_name, dead_letter_top
 MOST_DELIVERIES: Final = MOST_RETRIES + 1
 LOCK_SECONDS: Final = 60.0
 """How long a consumer that does not say so may take for a message."""
+_DELIVERIES: Final = "share.delivery.count.limit"
 
 _Key = tuple[GroupId, TopicId, int]
 """With the number of partitions: a topic may get more meanwhile."""
@@ -30,7 +31,7 @@ def _settings(group: GroupId) -> dict[str, str]:
     """Of a new group, unless somebody has set others."""
     return {
         "errors.deadletterqueue.topic.name": topic_name(dead_letter_topic(group)),
-        "share.delivery.count.limit": str(MOST_DELIVERIES),
+        _DELIVERIES: str(MOST_DELIVERIES),
         "share.isolation.level": "read_committed",
         "share.partition.max.record.locks": "100000",
         "share.record.lock.duration.ms": str(int(LOCK_SECONDS * 1000)),
@@ -59,7 +60,11 @@ class GrpcGroups:
         return self._broker.group_configs.get(group).rocketmq_priority_factor
 
     def most_deliveries(self, group: GroupId) -> int:
-        return self._broker.group_configs.get(group).share_delivery_count_limit
+        """Also of a group that its first consumer has yet to make."""
+        configs = self._broker.group_configs
+        if not self.exists(group) and _DELIVERIES not in configs.overrides(group):
+            return MOST_DELIVERIES
+        return configs.get(group).share_delivery_count_limit
 
     async def opened(self, group: GroupId, topic: Topic) -> list[PartitionId]:
         """The partitions of the topic, each with the group's progress. Raises InvalidGroupId, GroupNotEmpty

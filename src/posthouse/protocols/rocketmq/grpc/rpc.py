@@ -70,7 +70,7 @@ class Rpc:
 
     def group(self, resource: Resource | None) -> GroupId:
         """Raises InvalidGroupId and AccessRefused."""
-        group = group_id("" if resource is None else name_of(resource))
+        group = group_id("" if resource is None or not resource.name else name_of(resource))
         if not self.guard.allows(Operation.READ, Kind.GROUP, group):
             raise AccessRefused(f"no permission to consume in the group {group!r}")
         return group

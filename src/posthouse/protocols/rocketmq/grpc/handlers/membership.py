@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.half_messages.half_message import HalfMessage
-from posthouse.model.errors import LoginFailed, PosthouseError
+from posthouse.model.errors import BadRequest, LoginFailed, PosthouseError
 from posthouse.protocols.grpc.calls import BidiCall
 from posthouse.protocols.grpc.status import GrpcError
 from posthouse.protocols.grpc.status import Status as GrpcStatus
@@ -108,7 +108,9 @@ def _settings(rpc: Rpc, stream: TelemetryStream, said: Settings) -> Settings:
     if said.subscription is not None:
         subscription, backoff = _subscription(rpc, said.subscription)
         return replace(said, subscription=subscription, backoff_policy=backoff, metric=_NO_METRICS)
-    publishing = said.publishing or Publishing()
+    publishing = said.publishing
+    if publishing is None:
+        raise BadRequest("the settings are neither those of a producer nor those of a consumer")
     stream.topics = publishing.topics
     topics = frozenset(name_of(each) for each in publishing.topics)
     rpc.server.clients.publishes(rpc.client, topics)

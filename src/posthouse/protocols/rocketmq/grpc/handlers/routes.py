@@ -79,7 +79,7 @@ def _answer_route(
     permission: Permission,
 ) -> None:
     queues = tuple(
-        _queue(rpc, request.topic, request.endpoints, partition, permission)
+        _queue(rpc, request.topic, request.endpoints, partition, permission, _TYPES)
         for partition in range(topic.partitions)
     )
     answer.give(QueryRouteResponse(status=OK, message_queues=queues))
@@ -93,22 +93,27 @@ def query_assignment(
     group = rpc.group(request.group)
     topic = rpc.topic(request.topic, Operation.READ)
     ids = range(topic.partitions) if rpc.server.groups.is_ordered(group) else (_ANY_QUEUE,)
+    permission = _permission(rpc, name_of(request.topic))
     assignments = tuple(
-        Assignment(message_queue=_queue(rpc, request.topic, request.endpoints, id, Permission.READ))
-        for id in ids
+        Assignment(message_queue=_queue(rpc, request.topic, request.endpoints, id, permission)) for id in ids
     )
     answer.give(QueryAssignmentResponse(status=OK, assignments=assignments))
 
 
 def _queue(
-    rpc: Rpc, topic: Resource | None, endpoints: Endpoints | None, id: int, permission: Permission
+    rpc: Rpc,
+    topic: Resource | None,
+    endpoints: Endpoints | None,
+    id: int,
+    permission: Permission,
+    types: tuple[MessageType, ...] = (),
 ) -> MessageQueue:
     return MessageQueue(
         topic=topic,
         id=id,
         permission=permission,
         broker=Broker(name=BROKER, id=0, endpoints=endpoints or _own_endpoints(rpc)),
-        accept_message_types=_TYPES,
+        accept_message_types=types,
     )
 
 

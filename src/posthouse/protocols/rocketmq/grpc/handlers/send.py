@@ -128,21 +128,28 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
     message = sent_message(sent, topic, now, rpc.session.host)
     system = sent.system_properties
     assert system is not None
-    if system.message_type == MessageType.LITE or system.lite_topic:
+    kind = system.message_type
+    if kind == MessageType.LITE or system.lite_topic:
         raise Refused(Code.UNSUPPORTED, "lite topics are not supported; use topics, or tags")
-    is_half = system.message_type == MessageType.TRANSACTION
+    is_half = kind == MessageType.TRANSACTION
     due = None if system.delivery_timestamp is None else system.delivery_timestamp.ms
     if is_half and (due is not None or SHARDING_KEY in message.properties):
         raise Refused(
             Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             "a message of a transaction has neither a delivery time nor a message group",
         )
+    group = message.properties.get(SHARDING_KEY)
+    if (kind == MessageType.FIFO and group is None) or (kind == MessageType.DELAY and due is None):
+        raise Refused(
+            Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+            "an ordered message needs a message group, and a delayed one a delivery time",
+        )
     first_check = None
     if is_half:
         given = system.orphaned_transaction_recovery_duration
         seconds = FIRST_CHECK_SECONDS if given is None or given.ms <= 0 else given.ms // 1000
         first_check = min(seconds, LONGEST_FIRST_CHECK)
-    if system.message_type == MessageType.PRIORITY or system.priority is not None:
+    if kind == MessageType.PRIORITY or system.priority is not None:
         _check_priority(system, topic, is_alone=not is_half and due is None)
     if is_half:
         message.properties[TRANSACTION_PREPARED] = "true"
@@ -191,7 +198,8 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
         if isinstance(result, PosthouseError):
             failed(result)
         else:
-            done(SendResultEntry(status=OK, message_id=wanted.id, offset=result))
+            id = wanted.id
+            done(SendResultEntry(status=OK, message_id=id, transaction_id=id, offset=result))
 
     def prepared(result: int | PosthouseError) -> None:
         if isinstance(result, PosthouseError):
@@ -208,6 +216,7 @@ def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> No
                 SendResultEntry(
                     status=OK,
                     message_id=wanted.id,
+                    transaction_id=wanted.id,
                     recall_handle=handle.encode(broker.access.key(KEY_PURPOSE)),
                 )
             )
