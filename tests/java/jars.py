@@ -21,8 +21,8 @@ CONNECT = (
     f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
     f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
 )
-ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
-"""The last of 4.x."""
+ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8", "org.apache.rocketmq:rocketmq-acl:4.9.8")
+"""The last of 4.x, with its logins, which are a part of the client since 5.0."""
 ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools:5.5.0",)
 ROCKETMQ_GRPC = ("org.apache.rocketmq:rocketmq-client-java:5.2.0",)
 ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
