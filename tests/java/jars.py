@@ -2,7 +2,8 @@
 beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
-A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
+A directory of jars is finished when its mark names what was asked for, so that a fetch that was interrupted, or of
+other artifacts, is begun again.
 """
 
 import os
@@ -65,7 +66,8 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
     version = artifacts[0].rpartition(":")[2]
     directory = cache / f"{name}-{version}"
     mark = directory / "complete"
-    if mark.exists():
+    wanted = "\n".join(artifacts)
+    if mark.exists() and mark.read_text() == wanted:
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -92,7 +94,7 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
         raise Unavailable(
             f"Maven cannot fetch {', '.join(artifacts)}: {run.stdout[-500:]}{run.stderr[-500:]}"
         )
-    mark.touch()
+    mark.write_text(wanted)
     return directory
 
 

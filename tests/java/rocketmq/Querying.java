@@ -8,6 +8,7 @@ import org.apache.rocketmq.client.exception.MQBrokerException;
 import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.MQVersion;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -32,7 +33,10 @@ final class Querying {
                 Steps.check(found(client, "shared", before, FAR).equals(Set.of("straße 1", "straße 2".repeat(1000))), client);
                 Steps.check(found(client, "own3", before, FAR).equals(Set.of("straße 3")), client);
                 check(client.viewMessage("queries", sent.getMsgId()), sent);
-                check(client.viewMessage("queries", sent.getOffsetMsgId()), sent);
+                // Clients of 4.9 do not say which topic the broker's id is of.
+                if (MQVersion.CURRENT_VERSION >= MQVersion.Version.V5_0_0.ordinal()) {
+                    check(client.viewMessage("queries", sent.getOffsetMsgId()), sent);
+                }
             }
             check(producer.queryMessage("queries", "own1", 10, before, FAR).getMessageList().get(0), sent);
             Steps.check(producer.queryMessage("queries", "shared", 1, before, FAR).getMessageList().size() == 1, "more than one");
