@@ -2,14 +2,14 @@
 beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
-A directory of jars is finished when its mark names what was asked for, so that a fetch that was interrupted, or of
-other artifacts, is begun again.
+A directory of jars is finished when its mark names what was asked for, so that a fetch that was interrupted, or
+was for other artifacts, is begun again.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CACHE = Path(__file__).parents[2] / "build" / "java"
@@ -123,10 +123,17 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     return f"{classes}:{path}"
 
 
-def java(class_path: str, main: str, *arguments: str, home: Path | None = None) -> list[str]:
+def java(
+    class_path: str,
+    main: str,
+    *arguments: str,
+    home: Path | None = None,
+    properties: Mapping[str, object] | None = None,
+) -> list[str]:
     """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets
     below the `home` directory."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    options += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     if home is not None:
         options.append(f"-Duser.home={home}")
     return ["java", *options, "-cp", class_path, main, *arguments]

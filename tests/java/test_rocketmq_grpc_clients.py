@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program
+from tests.clients.rocketmq.grpc_steps import (
+    QUICK,
+    STEPS,
+    broker_with_logins,
+    check_logins,
+    check_steps,
+    grpc_broker,
+    run_program,
+)
 from tests.java import jars
 
 pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(500)]
@@ -20,3 +28,11 @@ def test_steps(rocketmq_grpc: Path, tls: str, steps: tuple[str, ...], tmp_path: 
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command += [broker.address("rocketmq_grpc"), tls]
         check_steps(broker, partial(run_program, command, home=home), steps)
+
+
+def test_logins(rocketmq_grpc: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    command = jars.java(jars.compiled(PROGRAM, rocketmq_grpc), "Steps", home=home)
+    with broker_with_logins(tmp_path) as broker:
+        command += [broker.address("rocketmq_grpc"), "plain"]
+        check_logins(broker, partial(run_program, command, home=home))

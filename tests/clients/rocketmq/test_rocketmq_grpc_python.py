@@ -6,11 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program, thorough
+from tests.clients.rocketmq.grpc_steps import (
+    QUICK,
+    STEPS,
+    broker_with_logins,
+    check_logins,
+    check_steps,
+    grpc_broker,
+    run_program,
+    thorough,
+)
 
 PROGRAM = Path(__file__).parent / "grpc" / "python_steps.py"
 
 pytestmark = pytest.mark.timeout(240)
+
+
+def test_logins(tmp_path: Path) -> None:
+    with broker_with_logins(tmp_path) as broker:
+        command = [sys.executable, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
+        check_logins(broker, partial(run_program, command, home=tmp_path / "home"))
 
 
 @pytest.mark.parametrize("steps", [QUICK, pytest.param(STEPS, marks=thorough)], ids=["quick", "all"])

@@ -27,7 +27,8 @@ ADDRESS, STEPS = sys.argv[1], sys.argv[3:]
 
 
 def configuration() -> ClientConfiguration:
-    return ClientConfiguration(ADDRESS, Credentials("", ""))
+    login = Credentials(os.environ.get("ACCESS_KEY", ""), os.environ.get("SECRET", ""))
+    return ClientConfiguration(ADDRESS, login)
 
 
 def message(topic: str, body: str, tag: str | None = None) -> Message:
@@ -180,6 +181,49 @@ def filters() -> None:
     only(simple("filters", FilterExpression("length > 3", FilterType.SQL), "sql"), "green", "blue")
 
 
+def pushed(topic: str, group: str, expression: FilterExpression, *wanted: str) -> None:
+    """A push consumer gets these, in which order ever, and no others before them."""
+    came: queue.Queue[str] = queue.Queue()
+
+    class Listener(MessageListener):  # type: ignore[misc]
+        def consume(self, message: Message) -> ConsumeResult:
+            came.put(message.body.decode())
+            return ConsumeResult.SUCCESS
+
+    consumer = PushConsumer(configuration(), group, Listener(), {topic: expression})
+    consumer.startup()
+    found = sorted(came.get(timeout=DEADLINE) for _ in wanted)
+    assert found == sorted(wanted), found
+    consumer.shutdown()
+    assert came.empty()
+
+
+def selective() -> None:
+    """In one queue, the last message is one that both consumers take."""
+    messages = []
+    for number, tag in enumerate(("red", "green", "blue", "red", "green", "blue", "red")):
+        made = message("selective", f"{tag} {number}", tag)
+        made.add_property("number", str(number))
+        made.message_group = "one"
+        messages.append(made)
+    send("selective", *messages)
+    pushed(
+        "selective", "by-tag", FilterExpression("red || blue"), "red 0", "blue 2", "red 3", "blue 5", "red 6"
+    )
+    sql = FilterExpression("number BETWEEN 3 AND 4 OR TAGS = 'red'", FilterType.SQL)
+    pushed("selective", "by-sql", sql, "red 0", "red 3", "green 4", "red 6")
+
+
+def refused() -> None:
+    """For a login that may not send: it prints why."""
+    try:
+        send("refused", message("refused", "body"))
+    except Exception as error:  # noqa: BLE001 - the client has many kinds
+        print(" ".join(str(error).split()), flush=True)
+    else:
+        raise AssertionError("the message was sent")
+
+
 def retries() -> None:
     send("retries", message("retries", "bad"), message("retries", "good"))
     came: queue.Queue[tuple[str, int]] = queue.Queue()
@@ -215,10 +259,12 @@ def redelivery() -> None:
 
 def inbox() -> None:
     consumer = simple("inbox")
-    found = {each.body.decode(): each for each in received(consumer, 2)}
-    assert found.keys() == {"grüße von Kafka", "ohne alles"}, found
+    found = {each.body.decode(): each for each in received(consumer, 3)}
+    assert found.keys() == {"grüße von AMQP", "grüße von Kafka", "ohne alles"}, found
     tagged = found["grüße von Kafka"]
     assert (tagged.tag, list(tagged.keys), tagged.properties) == ("red", ["from.kafka"], {"tenant": "röt"})
+    of_amqp = found["grüße von AMQP"]
+    assert (list(of_amqp.keys), of_amqp.properties) == (["from.amqp"], {"tenant": "blåu"})
     consumer.shutdown()
 
 

@@ -28,6 +28,8 @@ var steps = map[string]func(){
 	"crash":        crash,
 	"takeover":     takeover,
 	"filters":      filters,
+	"selective":    selective,
+	"refused":      refused,
 	"retries":      retries,
 	"redelivery":   redelivery,
 	"inbox":        inbox,
@@ -64,7 +66,10 @@ func config(group string) *rocketmq.Config {
 	return &rocketmq.Config{
 		Endpoint:      os.Args[1],
 		ConsumerGroup: group,
-		Credentials:   &credentials.SessionCredentials{},
+		Credentials: &credentials.SessionCredentials{
+			AccessKey:    os.Getenv("ACCESS_KEY"),
+			AccessSecret: os.Getenv("SECRET"),
+		},
 	}
 }
 
@@ -143,10 +148,19 @@ func only(client rocketmq.SimpleConsumer, wanted ...string) {
 }
 
 func pushed(topic string, consume func(*rocketmq.MessageView) rocketmq.ConsumerResult) rocketmq.PushConsumer {
+	return selected(topic, topic, everything, consume)
+}
+
+func selected(
+	topic string,
+	group string,
+	expression *rocketmq.FilterExpression,
+	consume func(*rocketmq.MessageView) rocketmq.ConsumerResult,
+) rocketmq.PushConsumer {
 	client, err := rocketmq.NewPushConsumer(
-		config(topic),
+		config(group),
 		rocketmq.WithPushAwaitDuration(5*time.Second),
-		rocketmq.WithPushSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: everything}),
+		rocketmq.WithPushSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: expression}),
 		rocketmq.WithPushMessageListener(&rocketmq.FuncMessageListener{Consume: consume}),
 	)
 	check(err)
@@ -271,6 +285,50 @@ func filters() {
 	only(simple("filters", "sql", sql), "blue", "green")
 }
 
+// selective has one queue, and the last message is one that both consumers take.
+func selective() {
+	var messages []*rocketmq.Message
+	for number, tag := range []string{"red", "green", "blue", "red", "green", "blue", "red"} {
+		made := message("selective", fmt.Sprintf("%s %d", tag, number))
+		made.SetTag(tag)
+		made.AddProperty("number", strconv.Itoa(number))
+		made.SetMessageGroup("one")
+		messages = append(messages, made)
+	}
+	send("selective", messages...)
+	take := func(group string, expression *rocketmq.FilterExpression, wanted ...string) {
+		came := make(chan string, 100)
+		client := selected("selective", group, expression, func(each *rocketmq.MessageView) rocketmq.ConsumerResult {
+			came <- string(each.GetBody())
+			return rocketmq.SUCCESS
+		})
+		var found []string
+		for range wanted {
+			found = append(found, next(came))
+		}
+		check(client.GracefulStop())
+		sort.Strings(found)
+		expect(found, wanted)
+		expect(len(came), 0)
+	}
+	take("by-tag", rocketmq.NewFilterExpression("red || blue"), "blue 2", "blue 5", "red 0", "red 3", "red 6")
+	sql := rocketmq.NewFilterExpressionWithType("number BETWEEN 3 AND 4 OR TAGS = 'red'", rocketmq.SQL92)
+	take("by-sql", sql, "green 4", "red 0", "red 3", "red 6")
+}
+
+// refused is for a login that may not send: it prints why.
+func refused() {
+	client, err := rocketmq.NewProducer(config(""), rocketmq.WithTopics("refused"))
+	check(err)
+	if err = client.Start(); err == nil {
+		_, err = client.Send(context.Background(), message("refused", "body"))
+	}
+	if err == nil {
+		panic("the message was sent")
+	}
+	fmt.Println(strings.Join(strings.Fields(err.Error()), " "))
+}
+
 func retries() {
 	send("retries", message("retries", "bad"), message("retries", "good"))
 	came := make(chan string, 100)
@@ -311,10 +369,13 @@ func redelivery() {
 func inbox() {
 	client := simple("inbox", "inbox", everything)
 	found := map[string]*rocketmq.MessageView{}
-	for _, each := range received(client, 2) {
+	for _, each := range received(client, 3) {
 		found[string(each.GetBody())] = each
 	}
-	expect(len(found), 2)
+	expect(len(found), 3)
+	ofAMQP := found["grüße von AMQP"]
+	expect(ofAMQP.GetKeys(), []string{"from.amqp"})
+	expect(ofAMQP.GetProperties(), map[string]string{"tenant": "blåu"})
 	tagged := found["grüße von Kafka"]
 	expect(*tagged.GetTag(), "red")
 	expect(tagged.GetKeys(), []string{"from.kafka"})
