@@ -2,8 +2,8 @@
 beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
-A directory of jars is finished when its mark names what was asked for, so that a fetch that was interrupted, or
-was for other artifacts, is begun again.
+A directory of jars is finished when its mark names what was asked for: a fetch that was interrupted, or was
+for other artifacts, is begun again.
 """
 
 import os

@@ -103,10 +103,10 @@ def check_done(program: "subprocess.CompletedProcess[str]", steps: Sequence[str]
 def check_logins(broker: BrokerWithLogins, run: Run) -> None:
     """With no access key, with a wrong secret, without permissions, and with all that is needed."""
     key, secret = broker.access_key()
-    for login, reason in (({}, "40100"), ({"SECRET": "wrong"}, "40100"), ({"SECRET": secret}, "40300")):
-        refused = run("refused", **({"ACCESS_KEY": key} | login if login else {}))
-        check_done(refused, ["refused"])
-        assert reason in refused.stdout, refused.stdout
+    for login in ({}, {"ACCESS_KEY": key, "SECRET": "wrong"}, {"ACCESS_KEY": key, "SECRET": secret}):
+        check_done(run("refused", **login), ["refused"])
+    # Not every client says why.
+    broker.wait_for_refusals({("login", "access-key"), ("create", "topic:refused")})
     steps = ("exchange", "transactions", "selective")
     broker.allow("topic", *steps)
     broker.allow("group", "exchange", "transactions", "by-tag", "by-sql")

@@ -1,5 +1,7 @@
 """Brokers that want logins, and access keys for RocketMQ's clients."""
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ from posthouse.client.admin_client import AdminClient
 from posthouse.client.security import Security
 from posthouse.testing import ThreadBroker
 
+_SECONDS = 30.0
 _USERS = {"admin": "the admin's password", "alice": "alice's password"}
 
 
@@ -15,6 +18,7 @@ class BrokerWithLogins(ThreadBroker):
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         super().__init__(data=directory / "data", users=_USERS, **settings)
+        self._audit = directory / "data" / "audit.log"
 
     def _admin(self) -> AdminClient:
         return AdminClient(self.admin, security=Security(user="admin", password=_USERS["admin"]))
@@ -24,6 +28,21 @@ class BrokerWithLogins(ThreadBroker):
         with self._admin() as admin:
             made = admin.post("/v1/users/alice/access-keys", {})
         return made["access_key"], made["secret"]
+
+    def wait_for_refusals(self, wanted: set[tuple[str, str]]) -> None:
+        """Of RocketMQ's clients: action and resource, as the audit log has them once a second."""
+        late = time.monotonic() + _SECONDS
+        while (found := self._refusals()) != wanted:
+            assert time.monotonic() < late, found
+            time.sleep(0.05)
+
+    def _refusals(self) -> set[tuple[str, str]]:
+        entries = [json.loads(line) for line in self._audit.read_text().splitlines()]
+        return {
+            (each["action"], each["resource"])
+            for each in entries
+            if each["protocol"].startswith("rocketmq") and not each["allowed"]
+        }
 
     def allow(self, kind: str, *names: str) -> None:
         """Alice may read and write topics, and consume in groups, of these names."""

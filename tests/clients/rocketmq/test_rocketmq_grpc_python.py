@@ -22,6 +22,7 @@ PROGRAM = Path(__file__).parent / "grpc" / "python_steps.py"
 pytestmark = pytest.mark.timeout(240)
 
 
+@thorough
 def test_logins(tmp_path: Path) -> None:
     with broker_with_logins(tmp_path) as broker:
         command = [sys.executable, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
