@@ -102,7 +102,7 @@ def test_logins(rocketmq: Path, start: Program, tmp_path: Path) -> None:
             assert finish(program, tmp_path / f"stderr-{number}") == [f"code {code}", "done refused"]
         steps = ("normal", "transactions", "lite", "pulls", "queries", "requests")
         broker.allow("topic", *steps, "posthouse_REPLY_TOPIC")
-        broker.allow("group", *steps, "asking", "replying")
+        broker.allow("group", *steps, "asking", "replying", "lite-reader")
         program = start(rocketmq, "rocketmq/Steps.java", address, *steps, environment=right)
         assert sorted(finish(program, tmp_path / "stderr-3")) == sorted(f"done {each}" for each in steps)
 

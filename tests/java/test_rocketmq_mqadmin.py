@@ -89,6 +89,7 @@ def test_the_broker(mqadmin: Run, address: str) -> None:
 
 
 def test_messages_are_found(mqadmin: Run) -> None:
+    mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
     for number in range(2):
         sent = mqadmin(
             "sendMessage", "-t", "orders", "-p", f"paid-{number}", "-k", f"key{number}", "-c", "red"
