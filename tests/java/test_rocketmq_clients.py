@@ -23,8 +23,10 @@ from tests.clients.rocketmq.other_protocols import (
     fill_inbox,
     headers,
     prepare_replay,
+    read_all,
 )
 from tests.java.conftest import Program
+from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(240)]
 
@@ -147,6 +149,39 @@ def test_the_broker_is_restarted(rocketmq: Path, start: Program, tmp_path: Path)
         line = program.stdout.readline()
         assert line == "going\n", line + (tmp_path / "stderr-0").read_text()
     with ThreadBroker(data=tmp_path / "data", rocketmq=Address.parse(address)):
-        accepted, done = finish(program, tmp_path / "stderr-0", "restarted")
+        *_, accepted, done = finish(program, tmp_path / "stderr-0", "no more")
         assert done == "done restart"
         assert int(accepted.split()[1]) > 20
+
+
+@thorough
+def test_the_broker_is_killed(rocketmq: Path, start: Program, tmp_path: Path) -> None:
+    """Three times, by -9, and started again on its data. What was accepted is consumed, and half messages are
+    as they were decided."""
+    data = tmp_path / "data"
+    broker = ServedBroker(data, rocketmq=ANY_PORT)
+    address = broker.address("rocketmq")
+    try:
+        program = start(rocketmq, "rocketmq/Steps.java", address, "restart", "deciding")
+        for _ in range(3):
+            wait_for_lines(program, "going", "deciding")
+            broker.kill()
+            broker = ServedBroker(data, rocketmq=address)
+        wait_for_lines(program, "going", "deciding")
+        printed = finish(program, tmp_path / "stderr-0", "no more")
+        assert {"done restart", "done deciding"} <= set(printed)
+        decided = read_all(broker.bootstrap, "deciding")
+        assert len(set(decided)) == len(decided)  # each is committed once
+        assert not [each for each in decided if each.endswith(b"rollback")]
+    finally:
+        broker.kill()
+
+
+def wait_for_lines(program: "subprocess.Popen[str]", *wanted: str) -> None:
+    """Another one of each."""
+    assert program.stdout is not None
+    missing = set(wanted)
+    while missing:
+        line = program.stdout.readline()
+        assert line, f"the program ended before it printed {missing}"
+        missing.discard(line.strip())

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import pika
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.testing import ThreadBroker
@@ -99,6 +99,26 @@ def consumed(broker: ThreadBroker, topic: str, count: int) -> list[Message]:
         assert message is not None, f"{len(found)} of {count} records came"
         assert message.error() is None, message.error()
         found.append(message)
+    consumer.close()
+    return found
+
+
+def read_all(bootstrap: str, topic: str) -> list[bytes]:
+    """The values of a topic that gets no more records."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.partition.eof": True})
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
+    found: list[bytes] = []
+    ends = 0
+    while ends < len(partitions):
+        message = consumer.poll(SECONDS)
+        assert message is not None, f"{ends} of {len(partitions)} partitions were read"
+        error = message.error()
+        if error is None:
+            found.append(message.value() or b"")
+        else:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ends += 1
     consumer.close()
     return found
 

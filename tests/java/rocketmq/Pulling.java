@@ -39,7 +39,12 @@ final class Pulling {
 
             consumer.updateConsumeOffset(queue, begin + 4);
             consumer.getDefaultMQPullConsumerImpl().getOffsetStore().persist(queue);
-            Steps.check(consumer.fetchConsumeOffset(queue, true) == begin + 4, consumer.fetchConsumeOffset(queue, true));
+            // The client does not wait for an answer to a commit.
+            long deadline = System.currentTimeMillis() + Rocket.WAIT_MS;
+            while (consumer.fetchConsumeOffset(queue, true) != begin + 4) {
+                Steps.check(System.currentTimeMillis() < deadline, consumer.fetchConsumeOffset(queue, true));
+                Thread.sleep(50);
+            }
 
             List<PullResult> waited = new ArrayList<>();
             Thread waiting = new Thread(() -> {

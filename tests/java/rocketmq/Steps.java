@@ -51,6 +51,7 @@ public class Steps {
             case "transactions" -> Transactions.decided();
             case "crash" -> Transactions.crash();
             case "takeover" -> Transactions.takeover();
+            case "deciding" -> Transactions.deciding();
             case "filters" -> Consuming.filters();
             case "broadcasting" -> Consuming.broadcasting();
             case "lite" -> Consuming.lite();
