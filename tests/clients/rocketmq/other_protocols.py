@@ -59,18 +59,18 @@ def _connection(broker: ThreadBroker) -> pika.BlockingConnection:
     return pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
 
 
-def fill_inbox(broker: ThreadBroker) -> None:
+def fill_inbox(broker: ThreadBroker, topic: str = "inbox") -> None:
     """One message of AMQP and two of Kafka."""
     connection = _connection(broker)
     channel = connection.channel()
-    channel.exchange_declare("inbox", "fanout", durable=True)
+    channel.exchange_declare(topic, "fanout", durable=True)
     channel.confirm_delivery()
     properties = pika.BasicProperties(headers={"tenant": "blåu"}, content_type="text/plain")
-    channel.basic_publish("inbox", "from.amqp", "grüße von AMQP".encode(), properties)
+    channel.basic_publish(topic, "from.amqp", "grüße von AMQP".encode(), properties)
     connection.close()
     producer = Producer({"bootstrap.servers": broker.kafka})
-    producer.produce("inbox", "grüße von Kafka", "from.kafka", headers={"tenant": "röt", "TAGS": "red"})
-    producer.produce("inbox", "ohne alles")
+    producer.produce(topic, "grüße von Kafka", "from.kafka", headers={"tenant": "röt", "TAGS": "red"})
+    producer.produce(topic, "ohne alles")
     assert producer.flush(30) == 0
 
 

@@ -3,9 +3,11 @@
 import os
 import queue
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from rocketmq import (
     ClientConfiguration,
@@ -46,8 +48,8 @@ class Committing(TransactionChecker):  # type: ignore[misc]  # its package has n
         return TransactionResolution.COMMIT
 
 
-def producer(topic: str) -> Producer:
-    made = Producer(configuration(), (topic,), checker=Committing())
+def producer(topic: str, checker: TransactionChecker | None = None) -> Producer:
+    made = Producer(configuration(), (topic,), checker=checker or Committing())
     made.startup()
     return made
 
@@ -255,6 +257,67 @@ def redelivery() -> None:
                 consumer.ack(each)
     assert attempts == [1, 2], attempts
     consumer.shutdown()
+
+
+def killed() -> None:
+    """Sends, also half messages, and consumes while the test kills the broker, until it closes the input.
+
+    The first word of a half message is what becomes of it, whether the producer says so or is asked.
+    """
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    client = producer("killed", Deciding())
+    accepted: list[str] = []
+    send_one(client, 0, accepted)
+    came: set[str] = set()
+
+    class Listener(MessageListener):  # type: ignore[misc]
+        def consume(self, message: Message) -> ConsumeResult:
+            came.add(message.body.decode())
+            return ConsumeResult.SUCCESS
+
+    consumer = PushConsumer(configuration(), "killed", Listener(), {"killed": FilterExpression()})
+    consumer.startup()
+    number = after = 0
+    while after < 20:
+        number += 1
+        after += ended.is_set()
+        if send_one(client, number, accepted) and len(accepted) % 20 == 0:
+            print("sending", flush=True)
+        time.sleep(0.01)
+    # The client does not open its Telemetry stream again for minutes: another producer of the topic is asked.
+    producer("killed", Deciding())
+    late = time.monotonic() + DEADLINE
+    wanted = {each for each in accepted if not each.startswith("rollback")}
+    while missing := wanted - came:
+        assert time.monotonic() < late, missing
+        time.sleep(0.05)
+    assert not [each for each in came if each.startswith("rollback")]
+    print(f"accepted {len(accepted)}", flush=True)
+
+
+class Deciding(TransactionChecker):  # type: ignore[misc]
+    def check(self, message: Message) -> TransactionResolution:
+        is_wanted = message.body.startswith(b"commit")
+        return TransactionResolution.COMMIT if is_wanted else TransactionResolution.ROLLBACK
+
+
+def send_one(client: Producer, number: int, accepted: list[str]) -> bool:
+    """Whether it was accepted. If not, it may be there."""
+    body = f"{('plain', 'commit', 'rollback', 'commit unsaid')[number % 4]} {number}"
+    transaction = None if body.startswith("plain") else client.begin_transaction()
+    try:
+        client.send(message("killed", body), transaction)
+    except Exception:  # noqa: BLE001 - the client has many kinds of it while the broker is away
+        time.sleep(0.1)
+        return False
+    accepted.append(body)
+    with suppress(Exception):  # then the producer is asked
+        if body.startswith("rollback"):
+            transaction.rollback()
+        elif body.startswith("commit") and "unsaid" not in body:
+            transaction.commit()
+    return True
 
 
 def inbox() -> None:
