@@ -24,6 +24,7 @@ QUICK = (
     "exchange",
     "ordered",
     "delayed",
+    "recall",
     "transactions",
     "takeover",
     "filters",

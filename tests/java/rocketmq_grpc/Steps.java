@@ -45,6 +45,7 @@ public class Steps {
         Map.entry("exchange", Steps::exchange),
         Map.entry("ordered", Steps::ordered),
         Map.entry("delayed", Steps::delayed),
+        Map.entry("recall", Steps::recall),
         Map.entry("transactions", Steps::transactions),
         Map.entry("crash", Steps::crash),
         Map.entry("takeover", Steps::takeover),
@@ -230,6 +231,19 @@ public class Steps {
         try (SimpleConsumer consumer = simple("delayed")) {
             expect(text(received(consumer, 1).get(0)), "later");
             expect(System.currentTimeMillis() >= due, true);
+        }
+    }
+
+    /** One of two that are due at the same time. */
+    static void recall() throws Exception {
+        try (Producer producer = producer("recall")) {
+            long due = System.currentTimeMillis() + 5000;
+            List<String> handles = new ArrayList<>();
+            for (String body : List.of("recalled", "delivered")) {
+                handles.add(producer.send(message("recall", body).setDeliveryTimestamp(due).build()).getRecallHandle());
+            }
+            producer.recallMessage("recall", handles.get(0));
+            only(simple("recall"), "delivered");
         }
     }
 

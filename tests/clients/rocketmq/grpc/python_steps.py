@@ -147,6 +147,20 @@ def delayed() -> None:
     consumer.shutdown()
 
 
+def recall() -> None:
+    """One of two that are due at the same time."""
+    client = producer("recall")
+    due = int(time.time()) + 5
+    handles = []
+    for body in ("recalled", "delivered"):
+        made = message("recall", body)
+        made.delivery_timestamp = due
+        handles.append(client.send(made).recall_handle)
+    client.recall_message("recall", handles[0])
+    only(simple("recall"), "delivered")
+    client.shutdown()
+
+
 def transactions() -> None:
     client = producer("transactions")
     for body in ("yes", "no"):

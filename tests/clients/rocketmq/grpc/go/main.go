@@ -24,6 +24,7 @@ var steps = map[string]func(){
 	"exchange":     exchange,
 	"ordered":      ordered,
 	"delayed":      delayed,
+	"recall":       recall,
 	"transactions": transactions,
 	"crash":        crash,
 	"takeover":     takeover,
@@ -238,6 +239,24 @@ func delayed() {
 	if time.Now().Before(due.Truncate(time.Second)) {
 		panic("the message came too early")
 	}
+	check(client.GracefulStop())
+}
+
+// recall takes back one of two that are due at the same time.
+func recall() {
+	client := producer("recall")
+	due := time.Now().Add(5 * time.Second)
+	var handles []string
+	for _, body := range []string{"recalled", "delivered"} {
+		made := message("recall", body)
+		made.SetDelayTimestamp(due)
+		receipts, err := client.Send(context.Background(), made)
+		check(err)
+		handles = append(handles, receipts[0].RecallHandle)
+	}
+	_, err := client.Recall(context.Background(), "recall", handles[0])
+	check(err)
+	only(simple("recall", "recall", everything), "delivered")
 	check(client.GracefulStop())
 }
 

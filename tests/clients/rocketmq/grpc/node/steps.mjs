@@ -131,6 +131,20 @@ const steps = {
     await client.shutdown();
   },
 
+  /** One of two that are due at the same time. */
+  async recall() {
+    const client = await producer('recall');
+    const deliveryTimestamp = new Date(Date.now() + 5000);
+    const handles = [];
+    for (const body of ['recalled', 'delivered']) {
+      const receipt = await client.send({ topic: 'recall', body: Buffer.from(body), deliveryTimestamp });
+      handles.push(receipt.recallHandle);
+    }
+    await client.recallMessage('recall', handles[0]);
+    await only(await simple('recall'), 'delivered');
+    await client.shutdown();
+  },
+
   async transactions() {
     const client = await producer('transactions');
     for (const body of ['yes', 'no']) {
