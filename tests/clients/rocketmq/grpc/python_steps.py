@@ -278,8 +278,8 @@ def killed() -> None:
 
     The first word of a half message is what becomes of it, whether the producer says so or is asked.
     """
-    ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    reading = threading.Thread(target=sys.stdin.read, daemon=True)
+    reading.start()
     client = producer("killed", Deciding())
     accepted: list[str] = []
     send_one(client, 0, accepted)
@@ -295,7 +295,7 @@ def killed() -> None:
     number = after = 0
     while after < 20:
         number += 1
-        after += ended.is_set()
+        after += not reading.is_alive()
         if send_one(client, number, accepted) and len(accepted) % 20 == 0:
             print("sending", flush=True)
         time.sleep(0.01)
@@ -318,19 +318,18 @@ class Deciding(TransactionChecker):  # type: ignore[misc]
 
 def send_one(client: Producer, number: int, accepted: list[str]) -> bool:
     """Whether it was accepted. If not, it may be there."""
-    body = f"{('plain', 'commit', 'rollback', 'commit unsaid')[number % 4]} {number}"
-    transaction = None if body.startswith("plain") else client.begin_transaction()
+    kind = ("plain", "commit", "rollback", "commit unsaid")[number % 4]
+    body = f"{kind} {number}"
+    transaction = None if kind == "plain" else client.begin_transaction()
     try:
         client.send(message("killed", body), transaction)
     except Exception:  # noqa: BLE001 - the client has many kinds of it while the broker is away
         time.sleep(0.1)
         return False
     accepted.append(body)
-    with suppress(Exception):  # then the producer is asked
-        if body.startswith("rollback"):
-            transaction.rollback()
-        elif body.startswith("commit") and "unsaid" not in body:
-            transaction.commit()
+    if transaction is not None and kind != "commit unsaid":
+        with suppress(Exception):  # if the broker is away, a producer is asked
+            transaction.commit() if kind == "commit" else transaction.rollback()
     return True
 
 

@@ -61,8 +61,7 @@ async def test_offsets_by_extreme_times(client: RemotingClient, topic: bytes) ->
 
 async def test_the_earliest_time(broker: AsyncBroker, client: RemotingClient, topic: bytes) -> None:
     async def earliest(queue: int) -> int:
-        fields = {"topic": "t", "queueId": queue}
-        answer = await client.request(RequestCode.GET_EARLIEST_MSG_STORE_TIME, fields)
+        answer = await client.request(RequestCode.GET_EARLIEST_MSG_STORE_TIME, place(queue=queue))
         assert answer.code == 0, answer.remark
         return int(answer.fields["timestamp"])
 
