@@ -17,6 +17,7 @@ final class Pulling {
             producer.send(new Message("pulls", "none", "creates the topic".getBytes()));
             MessageQueue queue = producer.fetchPublishMessageQueues("pulls").get(0);
             long begin = producer.maxOffset(queue);
+            Thread.sleep(2); // so that no message is stored in the same millisecond
             long before = System.currentTimeMillis();
             for (int number = 0; number < 10; number++) {
                 producer.send(new Message("pulls", number % 2 == 0 ? "even" : "odd", ("m" + number).getBytes()), queue);

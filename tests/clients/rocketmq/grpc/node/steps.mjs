@@ -12,7 +12,9 @@ const DEADLINE = 90_000;
 const [address, tls, ...names] = process.argv.slice(2);
 const silent = { info() {}, warn() {}, error() {}, debug() {} };
 const login = process.env.ACCESS_KEY && { accessKey: process.env.ACCESS_KEY, accessSecret: process.env.SECRET };
-const options = { endpoints: address, namespace: '', sslEnabled: tls === 'tls', logger: silent, sessionCredentials: login || undefined };
+const options = {
+  endpoints: address, namespace: '', sslEnabled: tls === 'tls', logger: silent, sessionCredentials: login || undefined,
+};
 
 function text(message) {
   return message.body.toString();
