@@ -19,7 +19,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.remoting.RPCHook;
 
-/** Clients of one step, with default settings but for what the step is about; closed with it. */
+/** Clients of one step, with default settings but for what the step is about, and for patience; closed with it. */
 final class Rocket implements AutoCloseable {
     static final long WAIT_MS = 90_000;
     static String address;
@@ -40,6 +40,7 @@ final class Rocket implements AutoCloseable {
 
     DefaultMQProducer started(DefaultMQProducer producer) throws Exception {
         producer.setNamesrvAddr(address);
+        producer.setSendMsgTimeout((int) WAIT_MS); // by default 3 s, in which a busy machine may start all steps
         producer.start();
         closing.add(0, producer::shutdown);
         return producer;
