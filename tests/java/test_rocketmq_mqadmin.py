@@ -110,7 +110,7 @@ def test_messages_are_found(mqadmin: Run) -> None:
 def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
     assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
-    assert "maxReconsumeTimes" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
+    assert "retryMaxTimes=3" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
     assert "no client consumes" in mqadmin("consumerConnection", "-g", "billing")
     mqadmin("produce", "shop", "orders")
     mqadmin("consume", "billing", "orders")
