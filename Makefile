@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -146,8 +146,20 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Six workers for two cores: tests with Spark, with real clients and with faults wait most of the time.
-pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
+pytest: $(BIN)/.dev postgres iproute rabbitmqadmin build/versitygw
 	$(BIN)/pytest -n 6 --dist loadgroup --durations 40
+
+# The suite of outbox and inbox on MariaDB, too.
+HAS_MARIADB := test -x /usr/sbin/mariadbd
+mariadb:
+	@$(HAS_MARIADB) || if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	    echo "installing MariaDB for the tests of outbox and inbox ..."; \
+	    (apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install mariadb-server) >/dev/null 2>&1 || true; fi
+	@$(HAS_MARIADB) || echo "tests with MariaDB are skipped: it is not installed (apt-get install mariadb-server)"
+
+RELAY_KILLS ?= 60
+test-databases: $(BIN)/.dev postgres mariadb  ## outbox and inbox on PostgreSQL, MariaDB and SQLite, with RELAY_KILLS (60)
+	POSTHOUSE_DATABASES=1 POSTHOUSE_KILLS=$(RELAY_KILLS) $(BIN)/pytest -n 2 tests/consistency
 
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long

@@ -35,16 +35,21 @@ def s3_program() -> Path | None:
     return None if found is None else Path(found)
 
 
+def why_no_s3() -> str | None:
+    """What is in the way of an S3 server here; None if nothing is."""
+    return (
+        None if s3_program() is not None else "versitygw is not there: make build/versitygw, which needs Go"
+    )
+
+
 def need_s3() -> Path:
     """The server's program. Skips the test unless it runs with POSTHOUSE_CLUSTER=1."""
     if os.environ.get("POSTHOUSE_CLUSTER") != "1":
         pytest.skip("a real S3 server is used by make test-cluster only (POSTHOUSE_CLUSTER=1)")
+    if (reason := why_no_s3()) is not None:
+        pytest.skip(reason)
     found = s3_program()
-    if found is None:
-        pytest.skip(
-            "versitygw is not there: "
-            "GOBIN=$PWD/build go install github.com/versity/versitygw/cmd/versitygw@latest"
-        )
+    assert found is not None
     return found
 
 

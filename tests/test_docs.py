@@ -90,6 +90,12 @@ def test_links_to_headings_lead_somewhere(page: Path) -> None:
         assert anchor in anchors(other), f"{page.name} links to {target}#{anchor}"
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"])
+def test_tests_that_are_named_exist(page: Path) -> None:
+    for name in re.findall(r"`([\w./-]*\btest_\w+\.py)", page.read_text()):
+        assert (ROOT / name).is_file(), f"{page.name} names {name}"
+
+
 def test_the_glossary_names_modules_that_exist() -> None:
     modules = re.findall(r"\| `([a-z_/.]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert modules

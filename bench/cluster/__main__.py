@@ -23,10 +23,10 @@ from bench.cluster import (
 from bench.cluster.plan import Plan, Stage
 from bench.cluster.servers import running_servers
 from bench.queues.display import Display
-from bench.queues.report import commit
 from bench.scale.brokers import scratch
 from bench.scale.figures import Row
 from bench.scale.report import Chapter, Circumstances, missed_aims, told
+from tools.checkout import commit
 
 
 @dataclass(frozen=True, slots=True)

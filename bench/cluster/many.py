@@ -21,7 +21,8 @@ MOST_START = 20.0
 NOTE = f"""Three brokers. Each group has a member, which is connected to the coordinator of its group, has
 joined, and has committed offsets of {group_members.PARTITIONS} partitions. The other connections are idle,
 and spread as evenly as those of members allow. *Start* runs from the command to the ready line, after all
-brokers were stopped, one after the other; then the groups are counted."""
+brokers were stopped, one after the other; then the groups are counted. Caches are nearly empty: a broker that
+serves records needs `cache_bytes` (256 MiB unless it is set) besides."""
 _SPARE = 2000
 """Descriptors of a broker beside those of clients."""
 _LOOK_SECONDS = 0.5

@@ -17,7 +17,8 @@ PER_TOPIC = 1000
 WITH_RECORDS = 10
 NOTE = f"""Topics of {PER_TOPIC:,} partitions each; one partition in {WITH_RECORDS} has a record. *Start after
 a stop* runs from the command to the ready line: the broker takes the lease and reads all logs. *Failover* is
-as above, with all these partitions."""
+as above, with all these partitions. Caches are nearly empty: a broker that serves records needs
+`cache_bytes` (256 MiB unless it is set) besides."""
 MOST_START = 20.0
 MOST_MEMORY = 300.0
 _WINDOW = 200

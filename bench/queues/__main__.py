@@ -19,6 +19,7 @@ from bench.queues.floor import floor
 from bench.queues.latency import latency
 from bench.queues.many_queues import many_queues
 from bench.queues.peers import AMQP_PEERS, RABBITMQ, REDIS_PEERS, Peer
+from tools.checkout import commit
 
 SCENARIOS: dict[str, Callable[[Stage], Iterator[Row]]] = {
     "floor": floor,
@@ -51,7 +52,7 @@ def main() -> None:
     given = shlex.join(sys.argv[1:])
     circumstances = report.Circumstances(
         command=f"python -m bench.queues {given}" if given else "make bench-queues",
-        commit=report.commit(),
+        commit=commit(),
         plan=plan,
         is_trial=is_trial,
         is_complete=False,

@@ -1,6 +1,5 @@
 """The figures as a page with tables."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -110,20 +109,10 @@ def aims(row: Row) -> str:
     return "; ".join(f"{aim}: {verdict}" for aim, verdict in row.aims())
 
 
-def commit() -> str:
-    """The one that is checked out, and whether anything differs from it."""
-    name = _git("rev-parse", "--short=10", "HEAD") or "unknown"
-    return f"{name} with changes that are not committed" if _git("status", "--porcelain") else name
-
-
 def _reservation(circumstances: Circumstances) -> str:
     if not circumstances.is_complete:
         return ", **but did not come to its end**"
     return ", **not with the full volumes, as a trial**" if circumstances.is_trial else ""
-
-
-def _git(*arguments: str) -> str:
-    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _memory() -> str:

@@ -11,7 +11,6 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-from bench.queues.report import commit
 from bench.rocketmq import report
 from bench.rocketmq.contest import Contest
 from bench.rocketmq.loads import PROGRAM, Loads
@@ -19,6 +18,7 @@ from bench.rocketmq.peers import PEERS, in_namespace
 from bench.rocketmq.plan import QUICK, Plan
 from bench.rocketmq.scenarios import SCENARIOS
 from tests.java import jars
+from tools.checkout import commit
 
 _INSIDE = "--inside"
 _PLANNED = ("rounds", "seconds", "consumed", "backlog", "delayed")

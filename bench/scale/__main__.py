@@ -9,10 +9,10 @@ from dataclasses import dataclass, fields, replace
 from rich.console import Console
 
 from bench.queues.display import Display
-from bench.queues.report import commit
 from bench.scale import history, idle, overload, report, topics
 from bench.scale.figures import Row
 from bench.scale.plan import Plan, Stage
+from tools.checkout import commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,6 +60,10 @@ def test_status_shows_the_leases_of_all_brokers(database: str, objects: str) -> 
     with ThreadBroker(database=database, objects=objects, broker_name="one"):
         shown = posthouse("storage", "status", **place(database, objects)).stdout
         found = json.loads(posthouse("storage", "status", "--json", **place(database, objects)).stdout)
+        with psycopg.connect(database, autocommit=True) as sql:
+            sql.execute("UPDATE posthouse.broker SET is_draining = true")
+        draining = posthouse("storage", "status", **place(database, objects)).stdout
+    assert "draining" not in shown and "coordinator, draining" in draining
     [lease] = found["leases"]
     assert (lease["holder"], len(lease["scopes"])) == ("one", len(SCOPES))
     assert lease["seconds_left"] > 0 and found["free_scopes"] == []

@@ -5,14 +5,15 @@ import contextlib
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
 import pika
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import CommitFailedError, KafkaError
 from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaError as ConfluentError
 from pika.adapters.blocking_connection import BlockingChannel
 
 from posthouse.settings import Address
@@ -20,6 +21,18 @@ from tests.java import jars
 
 _PAUSE_SECONDS = 0.02
 _SEND_SECONDS = 60
+_COMMIT_EVERY = 20
+"""Records. On a busy machine a consumer that commits each one is slower than the producer."""
+_OF_CONNECTIONS = {ConfluentError._TRANSPORT, ConfluentError._ALL_BROKERS_DOWN}
+"""librdkafka's word that a connection broke, or could not be made. It makes another one by itself."""
+_OF_MEMBERSHIP = {
+    ConfluentError.ILLEGAL_GENERATION,
+    ConfluentError.UNKNOWN_MEMBER_ID,
+    ConfluentError.STALE_MEMBER_EPOCH,
+    ConfluentError.REBALANCE_IN_PROGRESS,
+}
+_FORCED = 320
+"""AMQP's reply code of a broker that stops, or hands over a virtual host."""
 
 
 class Survivor:
@@ -28,6 +41,12 @@ class Survivor:
     def __init__(self) -> None:
         self.sent: dict[int, float] = {}
         self.read: list[int] = []
+        self.errors: list[str] = []
+        """What its application was told, and went on after: exceptions, and messages that are errors."""
+        self.refused_commits: list[str] = []
+        """Those of a member that had to join its group again. It reads again what it had not committed."""
+        self.has_committed = False
+        """Whether the last commit was accepted."""
         self.failure: BaseException | None = None
         self._is_over = threading.Event()
         self._threads = [
@@ -84,13 +103,22 @@ class Survivor:
 class Librdkafka(Survivor):
     """confluent-kafka; it knows one address."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(
+        self, address: str, topic: str = "librdkafka", *, commits: bool = False, protocol: str = "classic"
+    ) -> None:
+        """With `commits`, the consumer commits some of its offsets itself, and is told how that ended."""
         super().__init__()
-        self._address = address
-        self._topic = "librdkafka"
+        self._topic = topic
+        self._commits = commits
+        self._protocol = protocol
+        self._common = {"bootstrap.servers": address, "error_cb": self._told}
+
+    def _told(self, error: ConfluentError) -> None:
+        if error.code() not in _OF_CONNECTIONS:
+            self.errors.append(str(error))
 
     def _produce(self) -> None:
-        producer = Producer({"bootstrap.servers": self._address, "enable.idempotence": True})
+        producer = Producer({**self._common, "enable.idempotence": True})
         number = 0
         while self._goes_on():
             number += 1
@@ -106,8 +134,9 @@ class Librdkafka(Survivor):
     def _consume(self) -> None:
         consumer = Consumer(
             {
-                "bootstrap.servers": self._address,
+                **self._common,
                 "group.id": f"survivors-{uuid4()}",
+                "group.protocol": self._protocol,
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": 500,
             }
@@ -115,17 +144,35 @@ class Librdkafka(Survivor):
         consumer.subscribe([self._topic])
         while self._lacks():
             message = consumer.poll(0.2)
-            if message is not None and message.error() is None:
-                self.read.append(int(message.value() or b""))
+            if message is None:
+                continue
+            if message.error() is not None:
+                self.errors.append(str(message.error()))
+                continue
+            self.read.append(int(message.value() or b""))
+            if self._commits and len(self.read) % _COMMIT_EVERY == 0:
+                self._commit(consumer)
         consumer.close()
+
+    def _commit(self, consumer: Consumer) -> None:
+        self.has_committed = False
+        try:
+            consumer.commit(asynchronous=False)
+        except KafkaException as error:
+            is_lost = error.args[0].code() in _OF_MEMBERSHIP
+            (self.refused_commits if is_lost else self.errors).append(str(error))
+        else:
+            self.has_committed = True
 
 
 class Aiokafka(Survivor):
     """It knows one address."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, commits: bool = False) -> None:
+        """With `commits`, the consumer waits for each commit of its offsets, and is told how it ended."""
         super().__init__()
         self._address = address
+        self._commits = commits
         self._topic = "aiokafka"
 
     def _produce(self) -> None:
@@ -157,9 +204,17 @@ class Aiokafka(Survivor):
         )
         await consumer.start()
         while self._lacks():
-            with contextlib.suppress(KafkaError):
-                for messages in (await consumer.getmany(timeout_ms=200)).values():
-                    self.read += [int(message.value or b"") for message in messages]
+            try:
+                found = await consumer.getmany(timeout_ms=200)
+                self.read += [int(each.value or b"") for messages in found.values() for each in messages]
+                if self._commits and found:
+                    self.has_committed = False
+                    await consumer.commit()
+                    self.has_committed = True
+            except CommitFailedError as error:
+                self.refused_commits.append(repr(error))
+            except KafkaError as error:
+                self.errors.append(repr(error))
         await consumer.stop()
 
 
@@ -210,7 +265,9 @@ class JavaClients(Survivor):
 
 
 class Pika(Survivor):
-    """A list of hosts, as pika takes it; after a lost connection it connects again."""
+    """A list of hosts, as pika takes it; after a lost connection it connects again.
+
+    Its errors are those that tell more than that the connection was lost, or forced to close."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
         super().__init__()
@@ -226,9 +283,21 @@ class Pika(Survivor):
         channel.queue_declare(self._queue, durable=True)
         return channel
 
+    @contextlib.contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except pika.exceptions.ConnectionClosedByBroker as error:
+            if error.reply_code != _FORCED:
+                self.errors.append(repr(error))
+        except pika.exceptions.AMQPConnectionError:
+            pass  # it was lost, or no broker accepts one at this moment
+        except pika.exceptions.AMQPError as error:
+            self.errors.append(repr(error))
+
     def _produce(self) -> None:
         while self._goes_on():
-            with contextlib.suppress(pika.exceptions.AMQPError):
+            with self._noting_errors():
                 channel = self._channel()
                 channel.confirm_delivery()
                 while self._goes_on():
@@ -240,7 +309,7 @@ class Pika(Survivor):
 
     def _consume(self) -> None:
         while self._lacks():
-            with contextlib.suppress(pika.exceptions.AMQPError):
+            with self._noting_errors():
                 channel = self._channel()
                 for method, _, body in channel.consume(self._queue, inactivity_timeout=0.2):
                     if method is not None and body is not None:

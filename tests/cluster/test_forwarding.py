@@ -230,7 +230,7 @@ async def test_limits_of_the_coordinator_count_connections_by_their_clients(url:
             each.close()
 
 
-async def test_health_and_metrics_are_answered_by_the_member_and_the_rest_by_the_coordinator(
+async def test_what_is_of_the_member_is_answered_there_and_the_rest_by_the_coordinator(
     url: str,
 ) -> None:
     async with nodes(url, "a", "b") as (coordinator, member), httpx.AsyncClient() as http:
@@ -243,6 +243,8 @@ async def test_health_and_metrics_are_answered_by_the_member_and_the_rest_by_the
         assert (await http.get(f"{where}/health/ready")).json() == {"status": "ok", "reasons": []}
         metrics = (await http.get(f"{where}/metrics")).text.splitlines()
         assert "posthouse_lease_held 0" in metrics
+        for path in ("/v1/cluster", "/v1/brokers"):
+            assert (await http.get(f"{where}{path}")).json()["current"]
         assert counters.accepted == accepted
         assert (await http.get(f"{where}/v1/topics")).status_code == 200
         assert counters.accepted > accepted
@@ -252,7 +254,12 @@ async def test_health_and_metrics_are_answered_by_the_member_and_the_rest_by_the
 async def test_requests_that_come_in_pieces_find_their_broker(url: str, first: int) -> None:
     async with nodes(url, "a", "b") as (_, member):
         address = member.listeners["admin"]
-        for path, status in (("/health/live", b"200"), ("/v1/topics", b"200"), ("/metricsx", b"404")):
+        for path, status in (
+            ("/health/live", b"200"),
+            ("/v1/topics", b"200"),
+            ("/v1/brokers", b"200"),
+            ("/metricsx", b"404"),
+        ):
             request = f"GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode()
             reader, writer = await asyncio.open_connection(address.host, address.port)
             writer.write(request[:first])

@@ -145,7 +145,7 @@ async def test_a_transactional_producer_at_a_member(url: str) -> None:
         assert sorted(found) == sorted(b"%d-%d" % (number, part) for number in (0, 2) for part in range(10))
 
 
-async def test_a_topic_that_feeds_a_queue_is_written_by_the_coordinator(url: str) -> None:
+async def test_a_topic_that_feeds_a_queue_is_written_by_the_holder_of_its_namespace(url: str) -> None:
     async with nodes(url, "a", "b", "c") as made:
         await know_each_other(made)
         await create(made[0], "orders", 4)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.rocketmq.grpc_steps import (
+    PRIORITIES,
     QUICK,
     STEPS,
     broker_with_logins,
@@ -27,7 +28,7 @@ def test_steps(rocketmq_grpc: Path, tls: str, steps: tuple[str, ...], tmp_path: 
     command = jars.java(jars.compiled(PROGRAM, rocketmq_grpc), "Steps", home=home)
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command += [broker.address("rocketmq_grpc"), tls]
-        check_steps(broker, partial(run_program, command, home=home), steps)
+        check_steps(broker, partial(run_program, command, home=home), (*steps, PRIORITIES))
 
 
 def test_logins(rocketmq_grpc: Path, tmp_path: Path) -> None:

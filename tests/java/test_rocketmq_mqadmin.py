@@ -130,6 +130,15 @@ def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     assert "1 clients consume" in mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing")
 
 
+def test_priorities(mqadmin: Run, address: str) -> None:
+    topic = ("updateTopic", "-b", address, "-t", "orders", "-r", "4", "-w", "4", "-a")
+    assert f"create topic to {address} success" in mqadmin(*topic, "+message.type=PRIORITY")
+    assert "lite topics are not supported" in mqadmin(*topic, "+message.type=LITE")
+    group = ("updateSubGroup", "-b", address, "-g", "billing", "--attributes")
+    assert "success" in mqadmin(*group, "+priority.factor=90")
+    assert "between 0 and 100" in mqadmin(*group, "+priority.factor=101")
+
+
 def test_a_group_is_deleted(mqadmin: Run) -> None:
     assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
     assert mqadmin("topicList").split() == ["%RETRY%billing"]

@@ -55,7 +55,7 @@ def values(client: Client, topic: str) -> list[str]:
 def test_none_is_left_out() -> None:
     counts = {page: len(blocks) for page, blocks in examples().items()}
     # The one for declarative pipelines is run by tests/spark/pipelines/test_declared.py.
-    assert counts == {"spark.md": 3, "spark-sink.md": 3, "archive.md": 2, "pipelines.md": 3}
+    assert counts == {"spark.md": 4, "spark-sink.md": 3, "archive.md": 2, "pipelines.md": 3}
 
 
 @untuned
@@ -90,6 +90,16 @@ def test_columns_that_are_asked_for(
     send(client, "orders", "tea")
     reader = page.value("spark.md", 2, spark=spark).option("kafka.bootstrap.servers", broker.kafka)
     assert [tuple(row) for row in reader.option("subscribe", "orders").load().collect()] == [(0, b"tea")]
+
+
+@untuned
+def test_records_of_a_key(spark: SparkSession, page: Page, client: Client) -> None:
+    client.create_topic("orders", partitions=1)
+    with client.producer("orders") as producer:
+        producer.send(b"tea", b"4711")
+        producer.send(b"cake", b"4712")
+    order = page.run("spark.md", 3, spark=spark)["order"]
+    assert [bytes(row.value) for row in order.collect()] == [b"tea"]
 
 
 @untuned

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
+from tests.s3 import why_no_s3
 from tests.torture.campaign import Kind, MakeWorkload, Verdict, run_campaign
 from tests.torture.catalogue import CHANCES, CONTROL_SEED, ENTRIES, WORKLOADS, Entry, of_workload
 from tests.torture.cluster.catalogue import ENTRIES as CLUSTER_ENTRIES
@@ -23,6 +24,7 @@ from tests.torture.network.catalogue import ENTRIES as NETWORK_ENTRIES
 from tests.torture.network.namespaces import why_not as why_no_namespaces
 from tests.torture.progress import Progress, make_progress
 from tests.torture.report import Run, around, write
+from tools.checkout import commit
 
 FAILURES = Path(".torture")
 BY_NAME = {entry.name: entry for entry in (*ENTRIES, *CLUSTER_ENTRIES, *NETWORK_ENTRIES)}
@@ -39,7 +41,8 @@ def main(arguments: Sequence[str] = tuple(sys.argv[1:])) -> int:
         options.rounds = {entry.name: share for entry in usual}
     kinds = options.kinds or ",".join(options.rounds) or ",".join(entry.name for entry in usual)
     entries = _with_workload(chosen_entries(kinds), options.workload)
-    run = Run(_command(options), datetime.datetime.now(tz=datetime.UTC).date().isoformat(), {})
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    run = Run(_command(options), today, commit(), {})
     deadline = math.inf if options.rounds else time.monotonic() + options.minutes * 60
     try:
         with make_progress(run, deadline) as progress:
@@ -99,15 +102,31 @@ def chosen_entries(kinds: str) -> list[Entry]:
     if unknown:
         sys.exit(f"there is no fault {unknown[0]!r}; there are {', '.join(BY_NAME)}")
     chosen = [entry for entry in BY_NAME.values() if entry.name in kinds.split(",")]
-    needy = [entry.name for entry in chosen if entry.needs_mount]
-    if needy and (reason := why_not()) is not None:
-        print(f"skipping {', '.join(needy)}: a file system cannot be mounted here ({reason})")
-        chosen = [entry for entry in chosen if not entry.needs_mount]
-    needy = [entry.name for entry in chosen if entry.needs_namespaces]
-    if needy and (reason := why_no_namespaces()) is not None:
-        print(f"skipping {', '.join(needy)}: network namespaces cannot be made here ({reason})")
-        chosen = [entry for entry in chosen if not entry.needs_namespaces]
+    chosen = _possible(
+        chosen, lambda entry: entry.needs_mount, why_not, "a file system cannot be mounted here"
+    )
+    chosen = _possible(
+        chosen,
+        lambda entry: entry.needs_namespaces,
+        why_no_namespaces,
+        "network namespaces cannot be made here",
+    )
+    chosen = _possible(chosen, lambda entry: entry.needs_store, why_no_s3, "there is no S3 server")
+    others = [entry.name for entry in chosen if entry.needs_namespaces]
+    if others and (reason := why_no_s3()) is not None:
+        print(f"no fault of the object store in {', '.join(others)}: objects are in a directory ({reason})")
     return chosen
+
+
+def _possible(
+    entries: list[Entry], needs: Callable[[Entry], bool], obstacle: Callable[[], str | None], problem: str
+) -> list[Entry]:
+    """Those that can be run here. Prints which cannot, and why."""
+    needy = [entry for entry in entries if needs(entry)]
+    if not needy or (reason := obstacle()) is None:
+        return entries
+    print(f"skipping {', '.join(entry.name for entry in needy)}: {problem} ({reason})")
+    return [entry for entry in entries if entry not in needy]
 
 
 def _command(options: argparse.Namespace) -> str:
@@ -212,6 +231,7 @@ def _torture(entry: Entry, rounds: int, seed: int, run: Run, progress: Progress)
         on_round=lambda: progress.round(entry.row),
     )
     figures = run.of(entry.row)
+    figures.store = entry.make().store
     figures.campaigns += 1
     figures.rounds += verdict.rounds
     figures.operations += verdict.operations

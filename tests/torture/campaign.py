@@ -175,6 +175,11 @@ class Kind:
     def arena(self, place: Path, workload: Workload, recorder: Recorder, random: Random) -> Arena:
         return Arena(self.plain_recipe(place), workload, recorder, random, self.refusals_are_expected)
 
+    @property
+    def store(self) -> str:
+        """What kind of object store the brokers have, empty if none."""
+        return ""
+
     async def strike(self, arena: Any) -> None:
         """`arena` is what the method of that name made."""
         raise NotImplementedError

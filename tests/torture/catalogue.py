@@ -49,6 +49,8 @@ class Entry:
     control: Control
     needs_mount: bool = False
     needs_namespaces: bool = False
+    needs_store: bool = False
+    """A server of objects that faults can strike."""
     workloads: tuple[MakeWorkload, ...] = (StreamWorkload, QueueWorkload, RocketWorkload, GrpcWorkload)
     rounds: int = 25
     """In one campaign: one data directory and one history."""

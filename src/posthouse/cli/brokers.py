@@ -16,6 +16,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 
+NOT_CURRENT = "the broker that was asked does not reach the database: this is what it knew last"
+
 _COLUMNS = ("id", "name", "role", "rack", "kafka", "amqp", "version", "up for")
 
 
@@ -26,13 +28,16 @@ def _group() -> None:
 
 @app.command("list", epilog="`posthouse broker list`")
 def list_brokers(context: typer.Context, json: Json = False, admin: Admin = None) -> None:
-    """List the brokers that were seen in the last seconds. Any of them answers, through the coordinator."""
+    """List the brokers that were seen in the last seconds. The one that is asked answers, also if there is
+    no coordinator."""
     with open_admin(context, admin) as client:
         found = client.get("/v1/brokers")
     if json:
         print_json(found)
         return
     print_table(_COLUMNS, [_row(each) for each in found["brokers"]], right=("id", "up for"))
+    if not found["current"]:
+        say(NOT_CURRENT)
     if found["epoch"] is not None:
         say(f"the lease has epoch {found['epoch']} and lasts {found['lease_seconds']:.1f} s unless renewed")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posthouse.cli.brokers import NOT_CURRENT
 from posthouse.cli.options import Admin, Json, open_admin
 from posthouse.cli.output import or_dash, print_json, print_table, say
 from posthouse.cli.scope_ranges import shortened
@@ -54,7 +55,8 @@ Wait = Annotated[
 
 @app.command(epilog="`posthouse cluster status`")
 def status(context: typer.Context, json: Json = False, admin: Admin = None) -> None:
-    """Show the live brokers, the scopes that they hold, and what operators have changed."""
+    """Show the live brokers, the scopes that they hold, and what operators have changed. The broker that is
+    asked answers with what it knows, also if there is no coordinator."""
     with open_admin(context, admin) as client:
         found = client.get("/v1/cluster")
     if json:
@@ -63,6 +65,8 @@ def status(context: typer.Context, json: Json = False, admin: Admin = None) -> N
     print_table(_COLUMNS, [_row(each, found["scopes"]) for each in found["brokers"]], right=("id", "scopes"))
     if not found["scopes"]:
         say("this broker does not share its storage, and holds all scopes itself")
+    if not found["current"]:
+        say(NOT_CURRENT)
     free = [each["name"] for each in found["scopes"] if each["holder"] is None]
     if free:
         say(f"without a broker: {shortened(free)}")

@@ -106,7 +106,7 @@ def status(database: DatabaseUrl = None, config: ConfigFile = None, json: Json =
             (
                 each.id,
                 each.name,
-                each.role,
+                f"{each.role}, draining" if each.is_draining else each.role,
                 "signed off" if each.seconds_since_seen is None else f"{each.seconds_since_seen:.1f} s ago",
                 each.version,
                 or_dash(each.rack),

@@ -1,5 +1,5 @@
 """The front ends of a broker of a cluster: it speaks with Kafka and AMQP clients itself, and passes those of
-HTTP on to the coordinator while it is not that.
+HTTP on to the coordinator while it is not that, but for the few requests that `first_bytes` keeps.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Connections to the admin listener of a member: some requests are for this broker, all others are passed on.
 
-Health and metrics are of the broker that was asked. The first bytes of a connection decide where all of it
+Health and metrics are of the broker that was asked. It also tells what it knows of the cluster, because
+operators ask for that when there is no coordinator. The first bytes of a connection decide where all of it
 goes, so this broker closes a connection after its own answer.
 """
 
@@ -12,7 +13,8 @@ from posthouse.model.address import Address
 from posthouse.protocols.connection_info import ConnectionInfo
 from posthouse.protocols.listener import Connection, Listener
 
-_OWN = (b"GET /health/", b"HEAD /health/", b"GET /metrics", b"HEAD /metrics")
+_PATHS = (b"/health/", b"/metrics", b"/v1/cluster", b"/v1/brokers")
+_OWN = tuple(method + path for method in (b"GET ", b"HEAD ") for path in _PATHS)
 
 Connect = Callable[[Listener], asyncio.BaseProtocol]
 

@@ -95,6 +95,11 @@ class Membership:
     def standing(self) -> Standing:
         return self.coordinating() or self.member
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the database was heard of a moment ago. Otherwise this is what was known last."""
+        return not self.standing.is_cut_off
+
     def brokers(self) -> list[ClusterBroker]:
         """The live brokers, this one always among them, by id."""
         found = list(self.view().brokers)

@@ -142,6 +142,7 @@ class Processor:
 async def brokers(postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Brokers]:
     """The member coordinates the transactional id."""
     monkeypatch.setattr(namespace_scopes, "_HANDED_OVER_SECONDS", 3600.0)
+    monkeypatch.setattr(namespace_scopes, "_RECLAIM_SECONDS", 3600.0)  # it refers, too
     monkeypatch.setattr(definition_follower, "_PAUSE_SECONDS", 3600.0)
     clock = SystemClock()
     settings = Settings(memory=True, retention_check_seconds=3600)

@@ -34,6 +34,8 @@ QUICK = (
 )
 STEPS = (*QUICK, "retries")
 """All of them. A retry waits 10 s, and a message 30 s more until it is a dead letter."""
+PRIORITIES = "priorities"
+"""A step of those whose clients have them."""
 
 thorough = pytest.mark.skipif(not os.environ.get("POSTHOUSE_JAVA"), reason="takes a minute: make test-java")
 

@@ -10,6 +10,7 @@ import pytest
 
 from posthouse.settings import Address
 from tests.clients.rocketmq.grpc_steps import (
+    PRIORITIES,
     QUICK,
     STEPS,
     broker_with_logins,
@@ -38,7 +39,7 @@ def test_logins(tmp_path: Path) -> None:
 def test_steps(steps: tuple[str, ...], tmp_path: Path) -> None:
     with grpc_broker(tmp_path, has_tls=False) as broker:
         command = [sys.executable, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
-        check_steps(broker, partial(run_program, command, home=tmp_path / "home"), steps)
+        check_steps(broker, partial(run_program, command, home=tmp_path / "home"), (*steps, PRIORITIES))
 
 
 @thorough

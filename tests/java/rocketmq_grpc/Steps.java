@@ -54,6 +54,7 @@ public class Steps {
         Map.entry("retries", Steps::retries),
         Map.entry("redelivery", Steps::redelivery),
         Map.entry("inbox", Steps::inbox),
+        Map.entry("priorities", Steps::priorities),
         Map.entry("refused", Steps::refused));
 
     public static void main(String[] arguments) throws Exception {
@@ -244,6 +245,19 @@ public class Steps {
             }
             producer.recallMessage("recall", handles.get(0));
             only(simple("recall"), "delivered");
+        }
+    }
+
+    static void priorities() throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (int priority : new int[] {1, 3, 2, 0, 3, 9}) {
+            messages.add(message("priorities", "priority " + priority).setPriority(priority).build());
+        }
+        send("priorities", messages);
+        try (SimpleConsumer consumer = simple("priorities")) {
+            List<Integer> found = new ArrayList<>();
+            for (MessageView each : received(consumer, 6)) found.add(each.getPriority().get());
+            expect(found, List.of(3, 3, 9, 2, 1, 0)); // there are four queues: 9 is as high as 3
         }
     }
 

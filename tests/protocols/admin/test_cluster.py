@@ -152,11 +152,31 @@ async def test_metrics(cluster: FakeCluster) -> None:
 
 async def test_a_broker_that_is_alone_has_no_scopes_to_move(tmp_path: Path) -> None:
     async with AsyncBroker() as broker, client(broker) as http:
-        assert answered(await http.get("/v1/cluster")) == {"brokers": [], "scopes": []}
+        assert answered(await http.get("/v1/cluster")) == {
+            "brokers": [],
+            "scopes": [],
+            "current": True,
+        }
         answered(await http.post("/v1/cluster/brokers/b1/drain"), 409)
         answered(await http.post("/v1/cluster/scopes/groups%2F07/move", json={}), 409)
         done = await asyncio.to_thread(inside, "cluster", "status", admin=broker.admin)
         assert "does not share its storage" in done.stderr
+
+
+async def test_what_a_broker_knew_last_is_called_so(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with served(cluster) as http:
+        for path in ("/v1/cluster", "/v1/brokers"):
+            assert answered(await http.get(path))["current"] is True
+        assert "does not reach the database" not in (await command(http, "status")).stderr
+        monkeypatch.setattr(Lease, "is_cut_off", True)
+        for path in ("/v1/cluster", "/v1/brokers"):
+            assert answered(await http.get(path))["current"] is False
+        assert "does not reach the database" in (await command(http, "status")).stderr
+        where = http.base_url.netloc.decode()
+        listed = await asyncio.to_thread(inside, "broker", "list", admin=where)
+        assert "does not reach the database" in listed.stderr
 
 
 async def test_who_may_look_and_change() -> None:

@@ -1,10 +1,12 @@
 """Executors in processes of their own read objects of a real S3 server."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from posthouse.client import Client
@@ -34,6 +36,13 @@ class Place:
         """As pyarrow writes it."""
         endpoint = f"{self.store.host}:{self.store.port}"
         return f"s3://posthouse/{prefix}?region=us-east-1&scheme=http&endpoint_override={endpoint}"
+
+    def records_from_broker(self) -> float:
+        """How many it has sent to clients since it started."""
+        text = httpx.get(f"http://{self.broker.admin}/metrics", timeout=30).text
+        sent = re.search(r'^posthouse_topic_records_out_total\{topic="orders"\} (.+)$', text, re.MULTILINE)
+        assert sent is not None, "the broker counts no records of the topic"
+        return float(sent[1])
 
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.broker.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -92,7 +101,9 @@ def test_rows_of_a_stream(place: Place, tmp_path: Path) -> None:
 
 
 def test_the_archive_job(place: Place) -> None:
-    """From objects of the server into files on the same server."""
+    """From objects of the server into files on the same server. Only the tail comes from the broker."""
+    before = place.records_from_broker()
     found = place.spark.call(ARCHIVE, place=place.own_address("archive"))
     assert found["archived"] == ROWS + TAIL
+    assert place.records_from_broker() - before < ROWS / 10
     check(place, found)

@@ -6,6 +6,7 @@ from posthouse.model.address import Address
 from posthouse.model.clock import ManualClock
 from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, NAMESPACES, TRANSACTIONS
 from posthouse.storage.shared.administration.status import read_status
+from posthouse.storage.shared.membership.cluster_control import DatabaseControl
 from posthouse.storage.shared.membership.lease import take_lease
 from posthouse.storage.shared.membership.loss_watch import Seen
 from posthouse.storage.shared.membership.registry import BrokerRegistry, Registration
@@ -30,12 +31,14 @@ async def test_roles_of_brokers(logs: SharedLogs, clock: ManualClock) -> None:
     assert held is not None
     scopes = Scopes(logs.database, held, Seen)
     await scopes.take([COORDINATOR])
+    await DatabaseControl(logs.database).drain("three", is_draining=True)
     found = await read_status(logs.connection)
     assert [(each.name, each.role) for each in found.brokers] == [
         ("one", "gone"),
         ("two", "coordinator"),
         ("three", "member"),
     ]
+    assert [each.is_draining for each in found.brokers] == [False, False, True]
     assert found.brokers[0].seconds_since_seen is None
     assert found.brokers[1].addresses == {"kafka": "127.0.0.1:9092"}
     assert (found.lease.holder, found.lease.epoch) == ("two", held.scopes[COORDINATOR])

@@ -73,6 +73,10 @@ class ClusterKind(Kind):
             choices=Random(random.random()),
         )
 
+    @property
+    def store(self) -> str:
+        return "directory"
+
     async def strike(self, arena: ClusterArena) -> None:
         raise NotImplementedError
 

@@ -24,6 +24,11 @@ class NetworkArena(ClusterArena):
     """None if objects are in a directory that all hosts have."""
     _canary: Canary = field(init=False)
 
+    @property
+    def hosts(self) -> list[str]:
+        """Those that do something: nobody notices a fault of the store's host if it has no server."""
+        return [each for each in self.network.hosts if each != STORE or self.store is not None]
+
     async def on(self, host: str, call: Callable[[], object]) -> None:
         """Call something that may block on this host."""
         await asyncio.to_thread(partial(_call_inside, self.network.namespace(host), call))

@@ -35,7 +35,7 @@ def everything_on_objects() -> MakeWorkload:
     return lambda recorder, random: Everything(recorder, random, latency="object")
 
 
-def kind(name: str, *faults: NetworkFault, change: Change = unchanged, lying: bool = False) -> Kind:
+def kind(name: str, *faults: NetworkFault, change: Change = unchanged, lying: bool = False) -> NetworkKind:
     return NetworkKind(name, faults, change, has_lying_store=lying)
 
 
@@ -43,8 +43,14 @@ def _entry(name: str, faults: Sequence[NetworkFault], control: Control, *, lying
     def make() -> Kind:
         return kind(name, *faults, lying=lying)
 
-    workloads = (Everything, everything_on_objects())
-    return Entry(make, control, needs_namespaces=True, workloads=workloads, rounds=_ROUNDS)
+    return Entry(
+        make,
+        control,
+        needs_namespaces=True,
+        needs_store=all(each.needs_store for each in faults),
+        workloads=(Everything, everything_on_objects()),
+        rounds=_ROUNDS,
+    )
 
 
 def _hasty(*faults: NetworkFault) -> Control:

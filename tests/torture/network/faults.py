@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
 
 from tests.torture.cluster.moving import DRAINS, KILLS, move_scopes
 from tests.torture.cluster.nodes import TIMES
@@ -19,10 +18,13 @@ _BEYOND_TIMEOUTS = 7.0
 """Longer than brokers wait for PostgreSQL to answer."""
 
 
-class NetworkFault(Protocol):
+class NetworkFault:
     name: str
+    needs_store = False
+    """Whether nobody would notice it where objects are in a directory."""
 
-    async def strike(self, arena: NetworkArena) -> None: ...
+    async def strike(self, arena: NetworkArena) -> None:
+        raise NotImplementedError
 
 
 async def _broker(arena: NetworkArena, of_holder: float = _OF_HOLDER) -> str:
@@ -30,14 +32,14 @@ async def _broker(arena: NetworkArena, of_holder: float = _OF_HOLDER) -> str:
     return await (arena.holder() if is_holder else arena.standby())
 
 
-class KilledBroker:
+class KilledBroker(NetworkFault):
     name = "kill"
 
     async def strike(self, arena: NetworkArena) -> None:
         await arena.kill_node(await _broker(arena))
 
 
-class PausedBroker:
+class PausedBroker(NetworkFault):
     """When it goes on, another broker has taken over, or not yet."""
 
     name = "pause"
@@ -65,7 +67,7 @@ class PausedBroker:
         await arena.progress(self._afterwards)
 
 
-class CutLink:
+class CutLink(NetworkFault):
     """Between a broker and another host, in both directions or in one."""
 
     def __init__(
@@ -82,7 +84,7 @@ class CutLink:
 
     async def strike(self, arena: NetworkArena) -> None:
         name = await _broker(arena)
-        other = arena.random.choice([each for each in self._others if each != name])
+        other = arena.random.choice([each for each in self._others if each != name and each in arena.hosts])
         ends = [(name, other), (other, name)]
         if self._one_way:
             ends = [arena.random.choice(ends)]
@@ -90,7 +92,7 @@ class CutLink:
         await _cut(arena, ends, arena.random.choice(self._seconds))
 
 
-class IsolatedBroker:
+class IsolatedBroker(NetworkFault):
     """From all other hosts at once, or from all but its clients."""
 
     name = "isolation"
@@ -98,7 +100,7 @@ class IsolatedBroker:
     async def strike(self, arena: NetworkArena) -> None:
         name = await _broker(arena)
         spared = {name, CLIENTS} if arena.random.random() < 0.5 else {name}
-        others = [each for each in arena.network.hosts if each not in spared]
+        others = [each for each in arena.hosts if each not in spared]
         arena.recorder.fault(f"isolation of {name}")
         ends = [pair for other in others for pair in ((name, other), (other, name))]
         await _cut(arena, ends, arena.random.choice((_BEYOND_LEASE, _BEYOND_TIMEOUTS)))
@@ -113,13 +115,13 @@ async def _cut(arena: NetworkArena, ends: list[tuple[str, str]], seconds: float)
         arena.network.heal()
 
 
-class SlowLink:
+class SlowLink(NetworkFault):
     """Everything that a host sends passes a narrow link."""
 
     name = "slow link"
 
     async def strike(self, arena: NetworkArena) -> None:
-        host = arena.random.choice([*BROKERS, DATABASE, STORE])
+        host = arena.random.choice([each for each in arena.hosts if each != CLIENTS])
         arena.recorder.fault(f"slow link of {host}")
         arena.network.slow_down(host, kbit=arena.random.choice((500, 2000, 10_000)), delay_ms=20)
         try:
@@ -128,7 +130,7 @@ class SlowLink:
             arena.network.heal()
 
 
-class KilledDatabase:
+class KilledDatabase(NetworkFault):
     name = "restart of the database"
 
     async def strike(self, arena: NetworkArena) -> None:
@@ -138,7 +140,7 @@ class KilledDatabase:
         await arena.on(DATABASE, arena.pair.primary.start)
 
 
-class PausedDatabase:
+class PausedDatabase(NetworkFault):
     name = "pause of the database"
 
     async def strike(self, arena: NetworkArena) -> None:
@@ -150,7 +152,7 @@ class PausedDatabase:
             arena.pair.primary.resume()
 
 
-class FailedOverDatabase:
+class FailedOverDatabase(NetworkFault):
     name = "failover of the database"
 
     async def strike(self, arena: NetworkArena) -> None:
@@ -158,15 +160,17 @@ class FailedOverDatabase:
         await arena.on(DATABASE, arena.pair.fail_over)
 
 
-class StoreAway:
+class StoreAway(NetworkFault):
     """The server of objects is killed and comes back, stands still, or cannot be reached by one broker."""
 
     name = "object store"
+    needs_store = True
 
     async def strike(self, arena: NetworkArena) -> None:
+        assert arena.store is not None
         arena.recorder.fault(self.name)
         chance = arena.random.random()
-        if arena.store is None or chance < 0.3:
+        if chance < 0.3:
             name = await _broker(arena)
             await _cut(arena, [(name, STORE), (STORE, name)], arena.random.choice((_SHORT, _BEYOND_LEASE)))
         elif chance < 0.6:
@@ -179,7 +183,7 @@ class StoreAway:
             await arena.on(STORE, arena.store.start)
 
 
-class JumpedClock:
+class JumpedClock(NetworkFault):
     """Of one broker, by hours and days. Leases are of the clock of the database."""
 
     name = "clock jump"
@@ -199,7 +203,7 @@ class JumpedClock:
             await arena.kill_node(name)
 
 
-class MovedScopes:
+class MovedScopes(NetworkFault):
     """Operators move scopes that clients use, or drain a broker."""
 
     name = "move"
@@ -215,7 +219,7 @@ class MovedScopes:
         await arena.progress(self._afterwards)
 
 
-class RollingRestart:
+class RollingRestart(NetworkFault):
     """Every broker ends in good order and starts again, one after the other."""
 
     name = "rolling restart"

@@ -102,12 +102,20 @@ class NetworkKind(ClusterKind):
             store=self._store,
         )
 
+    @property
+    def store(self) -> str:
+        return super().store if s3_program() is None else "S3 server"
+
     async def strike(self, arena: NetworkArena) -> None:  # type: ignore[override]
         await arena.ensure_running()
         await arena.some_progress()
-        await arena.random.choice(self._faults).strike(arena)
+        await arena.random.choice(self.possible(arena)).strike(arena)
         await arena.progress(AFTERWARDS)
         await arena.check_visibility()
+
+    def possible(self, arena: NetworkArena) -> Sequence[NetworkFault]:
+        """Those of its faults that strike something."""
+        return [each for each in self._faults if arena.store is not None or not each.needs_store]
 
 
 def _ahead(place: Path, name: str) -> Path:

@@ -31,7 +31,7 @@ def place() -> Iterator[Path]:
         yield Path(name)
 
 
-class _InTurn:
+class _InTurn(NetworkFault):
     """Each of some faults once."""
 
     name = "in turn"

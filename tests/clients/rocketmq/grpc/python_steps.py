@@ -344,6 +344,19 @@ def inbox() -> None:
     consumer.shutdown()
 
 
+def priorities() -> None:
+    messages = []
+    for priority in (1, 3, 2, 0, 3, 9):
+        made = message("priorities", f"priority {priority}")
+        made.priority = priority
+        messages.append(made)
+    send("priorities", *messages)
+    consumer = simple("priorities")
+    found = [each.priority for each in received(consumer, 6)]
+    assert found == [3, 3, 9, 2, 1, 0], found  # there are four queues: 9 is as high as 3
+    consumer.shutdown()
+
+
 def run(step: str) -> None:
     globals()[step]()
     print(f"done {step}", flush=True)

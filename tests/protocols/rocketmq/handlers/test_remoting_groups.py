@@ -93,6 +93,25 @@ async def test_settings_for_consumers_of_the_other_protocol(
     assert (config.rocketmq_fifo_enable, config.share_delivery_count_limit) == (False, 17)
 
 
+async def test_the_priority_factor_of_a_group(broker: AsyncBroker, client: RemotingClient) -> None:
+    async def factor() -> tuple[int, object]:
+        found = await client.request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+        config = broker.app.broker.group_configs.get(GroupId("g"))
+        return config.rocketmq_priority_factor, json.loads(bytes(found.body))["attributes"]
+
+    assert (await client.request(CREATE, None, configuration())).code == 0
+    assert await factor() == (100, {})
+    for given in ({"+priority.factor": "40"}, {}, {"+priority.factor": "40"}):
+        assert (await client.request(CREATE, None, configuration(attributes=given))).code == 0
+        assert await factor() == (40, {"priority.factor": "40"})
+    for wrong in ("101", "-1", "many"):
+        answer = await client.request(CREATE, None, configuration(attributes={"+priority.factor": wrong}))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "rocketmq.priority.factor" in (
+            answer.remark or ""
+        )
+    assert await factor() == (40, {"priority.factor": "40"})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -24,6 +24,14 @@ Role = Annotated[
 ]
 
 
+Current = Annotated[
+    bool,
+    Meta(
+        description="False if the broker that answers does not reach the database: this is what it knew last."
+    ),
+]
+
+
 class BrokerView(msgspec.Struct, frozen=True, kw_only=True):
     id: Annotated[int, Meta(description="Node id, as Kafka clients see it.")]
     name: str
@@ -41,6 +49,7 @@ class Brokers(msgspec.Struct, frozen=True, kw_only=True):
         float | None, Meta(description="How long the coordinator may serve unless it renews its lease.")
     ]
     commits: Annotated[int | None, Meta(description="Of the coordinator, since its process started.")]
+    current: Current
 
 
 async def _describe(context: CallContext, parameters: NoParameters, body: NoBody) -> Brokers:
@@ -64,7 +73,7 @@ def _alone(context: CallContext) -> Brokers:
         addresses=addresses,
         uptime=None,
     )
-    return Brokers(brokers=[own], epoch=None, lease_seconds=None, commits=None)
+    return Brokers(brokers=[own], epoch=None, lease_seconds=None, commits=None, current=True)
 
 
 def _shared(membership: Membership) -> Brokers:
@@ -77,6 +86,7 @@ def _shared(membership: Membership) -> Brokers:
         epoch=membership.epoch,
         lease_seconds=round(membership.lease_seconds_left, 3),
         commits=membership.view().commits,
+        current=membership.is_current,
     )
 
 
@@ -96,6 +106,7 @@ BROKERS: Final = Endpoint(
     method="GET",
     path="/v1/brokers",
     summary="The brokers that share the storage, and the lease",
+    description="The broker that is asked answers, also if there is no coordinator.",
     tag="broker",
     handler=_describe,
     result=Brokers,

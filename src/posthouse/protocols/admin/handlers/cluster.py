@@ -11,6 +11,7 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.scopes import COORDINATOR, SCOPES, Scope
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
+from posthouse.protocols.admin.handlers.brokers import Current
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.membership import ClusterControl, Membership
 
@@ -47,6 +48,7 @@ class ScopeView(msgspec.Struct, frozen=True, kw_only=True):
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     brokers: Annotated[list[BrokerScopes], Meta(description="Those that were seen in the last seconds.")]
     scopes: Annotated[list[ScopeView], Meta(description="Empty if the broker does not share its storage.")]
+    current: Current
 
 
 class OfBroker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,7 +70,7 @@ async def _describe(context: CallContext, parameters: NoParameters, body: NoBody
     context.require_cluster(Operation.DESCRIBE)
     membership = context.backend.membership
     if membership is None:
-        return Cluster(brokers=[], scopes=[])
+        return Cluster(brokers=[], scopes=[], current=True)
     scopes = [_scope(membership, each) for each in SCOPES]
     held = [each.holder for each in scopes]
     return Cluster(
@@ -83,6 +85,7 @@ async def _describe(context: CallContext, parameters: NoParameters, body: NoBody
             for each in membership.brokers()
         ],
         scopes=scopes,
+        current=membership.is_current,
     )
 
 
@@ -145,9 +148,10 @@ CLUSTER: Final = (
         method="GET",
         path="/v1/cluster",
         summary="Which broker holds which scope",
-        description="A scope is a part of what one broker does for all: the `coordinator` has queues and "
-        "definitions; consumer groups are in 64 scopes, by the hash of their names, transactional ids in 64 "
-        "others, and the background work on logs is in 16.",
+        description="A scope is a part of what one broker does for all: the `coordinator` has settings of "
+        "topics, users and permissions; consumer groups are in 64 scopes, by the hash of their names, "
+        "transactional ids in 64 others, namespaces with their queues in 16, and the background work on logs "
+        "is in 16. The broker that is asked answers, also if there is no coordinator.",
         tag="broker",
         handler=_describe,
         result=Cluster,

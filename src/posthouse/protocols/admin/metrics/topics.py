@@ -26,6 +26,11 @@ TRAFFIC: Final = {
         "Bytes of batches sent to Kafka clients, and of messages delivered to AMQP clients.",
         "topic",
     ),
+    "records_passed_over": counter(
+        "posthouse_topic_records_passed_over_total",
+        "Records that a RocketMQ consumer's filter left out though another consumer of its group wants them.",
+        "topic",
+    ),
 }
 TOPIC_BYTES: Final = gauge("posthouse_topic_log_bytes", "Size of the log, all partitions.", "topic")
 TOPIC_RECORDS: Final = gauge(

@@ -4,7 +4,7 @@ Maps by queue have objects as keys, as fastjson writes them; see `bodies`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue, encode_by_queue, encode_json
@@ -52,7 +52,8 @@ class GroupConfiguration:
     retry_queues: int = 1
     retries: int = DEFAULT_RETRIES
     is_ordered: bool = False
-    attributes: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Names begin with + where a tool sets them."""
     has_retry_policy: bool = False
 
 
@@ -149,7 +150,7 @@ def encode_group_configurations(groups: Iterable[GroupConfiguration]) -> bytes:
 
 def _group(group: GroupConfiguration) -> dict[str, Json]:
     return {
-        "attributes": {},
+        "attributes": dict(group.attributes),
         "brokerId": MASTER,
         "consumeBroadcastEnable": True,
         "consumeEnable": group.may_consume,
@@ -173,7 +174,7 @@ def decode_group_configuration(body: bytes | memoryview) -> GroupConfiguration:
         retry_queues=members.number("retryQueueNums", 1),
         retries=members.number("retryMaxTimes", DEFAULT_RETRIES),
         is_ordered=members.truth("consumeMessageOrderly", default=False),
-        attributes=tuple(name for name, _ in members.items("attributes")),
+        attributes={name: str(value) for name, value in members.items("attributes")},
         has_retry_policy=any(
             policy.get(name) is not None for name in ("customizedRetryPolicy", "exponentialRetryPolicy")
         ),

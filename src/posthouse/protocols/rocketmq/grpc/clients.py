@@ -2,7 +2,8 @@
 
 A client that the broker does not know is made known by any call: after a restart of the broker nobody has to
 begin anew. Until clients from before it must have been heard of, each group counts as having a member that
-wants everything: the first that is back would otherwise pass over what the others want.
+wants everything: the first that is back would otherwise pass over what the others want. For the same reason
+the filters of a member that is gone count for some minutes more.
 """
 
 from collections import OrderedDict
@@ -17,6 +18,7 @@ from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.protocols.noop import noop
 from posthouse.protocols.rocketmq.clients import compile_filter
+from posthouse.protocols.rocketmq.grpc.departed_filters import DepartedFilters
 from posthouse.protocols.rocketmq.grpc.transaction_ids import topic_of_group
 
 EXPIRY_SECONDS: Final = 60.0
@@ -86,7 +88,7 @@ class GrpcClients:
         disconnected: Callable[[GroupId, MemberId], None],
         left_alone: Callable[[], None] = noop,
     ) -> None:
-        """`filters_changed`: members of the group want other messages than before. `gone`: a member will not
+        """`filters_changed`: the group wants other messages than before. `gone`: a member will not
         acknowledge anything any more. `disconnected`: a connection of it has ended.
         `left_alone`: the last connection has ended, and clients of it are still known."""
         self._monotonic = monotonic
@@ -97,6 +99,7 @@ class GrpcClients:
         self._clients: dict[MemberId, Client] = {}
         self._by_connection: dict[object, set[MemberId]] = {}
         self._groups: dict[GroupId, Members] = {}
+        self._departed = DepartedFilters(monotonic)
         self._publishers: dict[str, dict[MemberId, Client]] = {}
         """By topic, the one that was asked last at the end."""
         self._awaited_until = monotonic() + EXPIRY_SECONDS
@@ -187,14 +190,16 @@ class GrpcClients:
             self._filters_changed(group)
 
     def filters_of(self, group: GroupId, topic: str) -> Mapping[tuple[str, str], Filter]:
-        """What its members want of the topic, each expression once; everything while others are awaited."""
+        """What its members want of the topic, or have wanted who left a short while ago, each expression
+        once; everything while others are awaited."""
         if self._are_awaited:
             return {ALL: EVERYTHING}
+        filters = dict(self._departed.of(group, topic))
         members = self._groups.get(group)
-        if members is None:
-            return {}
-        found = (client.groups[group].get(topic) for client in members.clients.values())
-        return dict(each for each in found if each is not None)
+        if members is not None:
+            found = (client.groups[group].get(topic) for client in members.clients.values())
+            filters.update(each for each in found if each is not None)
+        return filters
 
     def members(self, group: GroupId) -> Members | None:
         return self._groups.get(group)
@@ -227,10 +232,12 @@ class GrpcClients:
 
     def forget_silent(self) -> None:
         now = self._monotonic()
+        changed = self._departed.forget_expired()
         if self._are_awaited and now >= self._awaited_until:
             self._are_awaited = False
-            for group in self._groups:
-                self._filters_changed(group)
+            changed.update(self._groups)
+        for group in changed:
+            self._filters_changed(group)
         expired = now - EXPIRY_SECONDS
         for client in [each for each in self._clients.values() if each.seen < expired]:
             self.remove(client)
@@ -238,11 +245,11 @@ class GrpcClients:
     def _leave(self, client: Client, group: GroupId) -> None:
         members = self._groups[group]
         del members.clients[client.id]
-        del client.groups[group]
+        for topic, (expression, wanted) in client.groups.pop(group).items():
+            self._departed.keep(group, topic, expression, wanted)
         if not members.clients:
             del self._groups[group]
         self._gone(group, client.id)
-        self._filters_changed(group)
 
     # Half messages
 

@@ -1,7 +1,8 @@
 """Messages of the gRPC protocol as messages of the remoting protocol, which are what records hold: clients
 of both read each other's.
 
-    system properties   properties with upstream's names: TAGS, KEYS, UNIQ_KEY, __SHARDINGKEY
+    system properties   properties with upstream's names: TAGS, KEYS, UNIQ_KEY,
+                        __SHARDINGKEY, _SYS_MSG_PRIORITY_
     user properties     all others
     body                as the application gave it: compressed ones are decompressed
 """
@@ -18,6 +19,7 @@ from posthouse.protocols.rocketmq.codec.codes import (
     MAX_RECONSUME_TIMES,
     MIN_OFFSET,
     ORIGIN_MESSAGE_ID,
+    PRIORITY,
     PRODUCER_GROUP,
     REAL_TOPIC,
     RETRY_TOPIC,
@@ -44,6 +46,7 @@ from posthouse.protocols.rocketmq.grpc.messages.well_known import Duration, Time
 from posthouse.protocols.rocketmq.grpc.statuses import Refused
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST, Message
 from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.priorities import stored_priority
 
 TRACE_CONTEXT: Final = "__TRACE_CONTEXT"
 MOST_USER_PROPERTIES: Final = 128
@@ -61,6 +64,7 @@ _SYSTEM: Final = frozenset(
         TRANSACTION_PREPARED,
         PRODUCER_GROUP,
         SHARDING_KEY,
+        PRIORITY,
         RETRY_TOPIC,
         REAL_TOPIC,
         ORIGIN_MESSAGE_ID,
@@ -117,6 +121,10 @@ def sent_message(sent: GrpcMessage, topic: Topic, now_ms: int, born_host: bytes)
                 Code.ILLEGAL_MESSAGE_GROUP, f"a message group has 1 to {LONGEST_MESSAGE_GROUP} bytes"
             )
         properties[SHARDING_KEY] = group
+    if system.priority is not None:
+        if system.priority < 0:
+            raise Refused(Code.BAD_REQUEST, f"a priority is 0 or more, and not {system.priority}")
+        properties[PRIORITY] = str(system.priority)
     if system.trace_context:
         properties[TRACE_CONTEXT] = _visible(
             system.trace_context, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace context"
@@ -179,7 +187,7 @@ def received_message(
 ) -> GrpcMessage:
     properties = message.properties
     keys = properties.get(KEYS)
-    is_ordered = SHARDING_KEY in properties
+    priority = stored_priority(properties)
     return GrpcMessage(
         topic=resource,
         user_properties=user_properties(properties),
@@ -189,7 +197,7 @@ def received_message(
             message_id=properties.get(UNIQUE_KEY) or _made_id(own_host, partition, offset),
             body_digest=digest_of(message.body),
             body_encoding=Encoding.IDENTITY,
-            message_type=MessageType.FIFO if is_ordered else MessageType.NORMAL,
+            message_type=_type(properties, priority),
             born_timestamp=Timestamp.from_ms(message.born_at),
             born_host=_host(message.born_host),
             store_timestamp=Timestamp.from_ms(stored_at),
@@ -201,9 +209,16 @@ def received_message(
             delivery_attempt=attempt,
             message_group=properties.get(SHARDING_KEY),
             trace_context=properties.get(TRACE_CONTEXT),
+            priority=priority,
         ),
         body=message.body,
     )
+
+
+def _type(properties: Mapping[str, str], priority: int | None) -> MessageType:
+    if SHARDING_KEY in properties:
+        return MessageType.FIFO
+    return MessageType.NORMAL if priority is None else MessageType.PRIORITY
 
 
 def user_properties(properties: Mapping[str, str]) -> dict[str, str]:

@@ -54,6 +54,12 @@ class GrpcGroups:
     def is_ordered(self, group: GroupId) -> bool:
         return self._broker.group_configs.get(group).rocketmq_fifo_enable
 
+    def priority_factor(self, group: GroupId) -> int:
+        """In how many of 100 receives priorities count."""
+        if self.is_ordered(group):
+            return 0
+        return self._broker.group_configs.get(group).rocketmq_priority_factor
+
     def most_deliveries(self, group: GroupId) -> int:
         return self._broker.group_configs.get(group).share_delivery_count_limit
 

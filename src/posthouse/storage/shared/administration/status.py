@@ -26,6 +26,8 @@ class BrokerStatus:
     version: str
     seconds_since_seen: float | None
     """None after it has signed off."""
+    is_draining: bool
+    """An operator wants it to hold no scopes, also after a restart."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,8 @@ SELECT b.id, b.name, b.addresses, b.rack, b.version,
             ELSE 'member' END AS role,
        CASE WHEN b.seen_at > '-infinity'
             THEN greatest(0, extract(epoch FROM clock_timestamp() - b.seen_at))::float8
-            END AS seconds_since_seen
+            END AS seconds_since_seen,
+       b.is_draining
 FROM broker b, scope c WHERE c.name = 'coordinator' ORDER BY b.id
 """
 _LEASE = """

@@ -22,6 +22,7 @@ from posthouse.protocols.rocketmq.grpc.receipts import Receipt
 from posthouse.protocols.rocketmq.grpc.rpc import Rpc
 from posthouse.protocols.rocketmq.grpc.selection import MessageSelection
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused
+from posthouse.protocols.rocketmq.priorities import in_order
 
 MOST_MESSAGES: Final = 1024
 USUAL_MESSAGES: Final = 32
@@ -126,8 +127,8 @@ def _wanted(
         raise UnknownPartition(f"topic {topic.name!r} has {topic.partitions} queues, and no {queue.id}")
     if request.auto_renew and queue.id > _ANY_QUEUE and rpc.server.groups.is_ordered(group):
         return [partitions[queue.id]]
-    turn = rpc.server.next_turn() % len(partitions)
-    return partitions[turn:] + partitions[:turn]
+    factor = rpc.server.groups.priority_factor(group) if topic.config.rocketmq_priority_enable else 0
+    return in_order(partitions, factor, rpc.server.next_turn())
 
 
 def _selection(rpc: Rpc, request: ReceiveMessageRequest, group: GroupId, topic: Topic) -> MessageSelection:

@@ -29,7 +29,8 @@ from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
-"""A topic takes messages of all types."""
+"""A topic takes messages with priorities, too, which is not said: clients in Java up to 5.1.0 fail on a type
+that they do not know, and producers are told not to check types."""
 _ANY_QUEUE: Final = -1
 
 

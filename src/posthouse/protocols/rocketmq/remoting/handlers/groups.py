@@ -33,6 +33,8 @@ from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 _GROUPS_PER_TURN: Final = 500
 _FIFO: Final = "rocketmq.fifo.enable"
 _DELIVERIES: Final = "share.delivery.count.limit"
+_FACTOR: Final = "rocketmq.priority.factor"
+_FACTOR_ATTRIBUTE: Final = "priority.factor"
 MOST_RETRIES_OF_GROUP: Final = 0xFFFE
 
 
@@ -57,8 +59,8 @@ def _check_plain(wanted: GroupConfiguration) -> None:
         reason = "when a message comes again is decided by its consumers"
     elif wanted.retry_queues != 1:
         reason = "a group has one queue of retries"
-    elif wanted.attributes:
-        reason = "groups have no attributes"
+    elif wanted.attributes.keys() - {f"+{_FACTOR_ATTRIBUTE}"}:
+        reason = f"groups have no attributes but {_FACTOR_ATTRIBUTE}"
     if reason is not None:
         raise Refused(ResponseCode.INVALID_PARAMETER, reason)
 
@@ -72,16 +74,21 @@ def _changes(server: RemotingServer, wanted: GroupConfiguration) -> dict[str, st
         changes[_FIFO] = str(wanted.is_ordered).lower()
     if wanted.retries != known.retries:
         changes[_DELIVERIES] = str(wanted.retries + 1)
+    factor = wanted.attributes.get(f"+{_FACTOR_ATTRIBUTE}")
+    if factor is not None and factor != known.attributes.get(_FACTOR_ATTRIBUTE):
+        changes[_FACTOR] = factor
     return changes
 
 
 def _configuration(server: RemotingServer, group: str) -> GroupConfiguration:
     configs = server.broker.group_configs
-    deliveries = configs.overrides(GroupId(group)).get(_DELIVERIES)
+    overrides = configs.overrides(GroupId(group))
+    deliveries, factor = overrides.get(_DELIVERIES), overrides.get(_FACTOR)
     return GroupConfiguration(
         name=group,
         retries=DEFAULT_RETRIES if deliveries is None else int(deliveries) - 1,
         is_ordered=configs.get(GroupId(group)).rocketmq_fifo_enable,
+        attributes={} if factor is None else {_FACTOR_ATTRIBUTE: factor},
     )
 
 
