@@ -359,7 +359,10 @@ def priorities() -> None:
 
 def run(step: str) -> None:
     globals()[step]()
-    print(f"done {step}", flush=True)
+    sys.stdout.write(
+        f"done {step}\n"
+    )  # print writes the end of the line separately, between that of other steps
+    sys.stdout.flush()
 
 
 with ThreadPoolExecutor() as threads:
