@@ -359,9 +359,8 @@ def priorities() -> None:
 
 def run(step: str) -> None:
     globals()[step]()
-    sys.stdout.write(
-        f"done {step}\n"
-    )  # print writes the end of the line separately, between that of other steps
+    # In one piece: print writes the end of a line by itself, and steps in other threads print, too.
+    sys.stdout.write(f"done {step}\n")
     sys.stdout.flush()
 
 
