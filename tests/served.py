@@ -64,6 +64,9 @@ class ServedBroker:
         assert line, "the broker did not start"
         self._listeners: dict[str, str] = json.loads(line)["listeners"]
 
+    def address(self, listener: str) -> str:
+        return self._listeners[listener]
+
     @property
     def bootstrap(self) -> str:
         return self._listeners["kafka"]

@@ -3,7 +3,7 @@ core."""
 
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -66,15 +66,26 @@ def start(tmp_path: Path) -> Iterator[Program]:
     """Starts a Java program; whatever still runs at the end of the test is killed."""
     running: list[subprocess.Popen[str]] = []
 
-    def begin(libraries: Path, program: str, *arguments: str) -> "subprocess.Popen[str]":
+    def begin(
+        libraries: Path,
+        program: str,
+        *arguments: str,
+        properties: Mapping[str, object] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> "subprocess.Popen[str]":
         """`program` is a source file of ours, or a class in one of the jars."""
         is_ours = program.endswith(".java")
         class_path = jars.compiled(HERE / program, libraries) if is_ours else f"{libraries}/*"
         main = (HERE / program).stem if is_ours else program
-        command = jars.java(class_path, main, *arguments, home=tmp_path / "home")
+        command = jars.java(class_path, main, *arguments, home=tmp_path / "home", properties=properties)
         errors = (tmp_path / f"stderr-{len(running)}").open("w")
         process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            env=os.environ | dict(environment or {}),
         )
         errors.close()
         running.append(process)

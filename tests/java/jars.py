@@ -2,13 +2,14 @@
 beside them.
 
 Nothing of a user's Maven is used or changed: settings, local repository and home directory are under `build`.
-A directory of jars is finished when it has its mark, so that an interrupted fetch is begun again.
+A directory of jars is finished when its mark names what was asked for: a fetch that was interrupted, or was
+for other artifacts, is begun again.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 CACHE = Path(__file__).parents[2] / "build" / "java"
@@ -21,8 +22,8 @@ CONNECT = (
     f"org.apache.kafka:connect-runtime:{KAFKA_VERSION}",
     f"org.apache.kafka:connect-file:{KAFKA_VERSION}",
 )
-ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8",)
-"""The last of 4.x."""
+ROCKETMQ_4 = ("org.apache.rocketmq:rocketmq-client:4.9.8", "org.apache.rocketmq:rocketmq-acl:4.9.8")
+"""The last of 4.x, with its logins, which are a part of the client since 5.0."""
 ROCKETMQ_TOOLS = ("org.apache.rocketmq:rocketmq-tools:5.5.0",)
 ROCKETMQ_GRPC = ("org.apache.rocketmq:rocketmq-client-java:5.2.0",)
 ROCKETMQ_5 = ("org.apache.rocketmq:rocketmq-client:5.5.0",)
@@ -75,7 +76,8 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
     version = artifacts[0].rpartition(":")[2]
     directory = cache / f"{name}-{version}"
     mark = directory / "complete"
-    if mark.exists():
+    wanted = "\n".join(artifacts)
+    if mark.exists() and mark.read_text() == wanted:
         return directory
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -102,7 +104,7 @@ def fetched(name: str, artifacts: Sequence[str], cache: Path = CACHE) -> Path:
         raise Unavailable(
             f"Maven cannot fetch {', '.join(artifacts)}: {run.stdout[-500:]}{run.stderr[-500:]}"
         )
-    mark.touch()
+    mark.write_text(wanted)
     return directory
 
 
@@ -131,10 +133,17 @@ def compiled(source: Path, jars: Path, cache: Path = CACHE) -> str:
     return f"{classes}:{path}"
 
 
-def java(class_path: str, main: str, *arguments: str, home: Path | None = None) -> list[str]:
+def java(
+    class_path: str,
+    main: str,
+    *arguments: str,
+    home: Path | None = None,
+    properties: Mapping[str, object] | None = None,
+) -> list[str]:
     """The command that runs a program, small and quick to start. RocketMQ's clients have logs and offsets
     below the `home` directory."""
     options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    options += [f"-D{name}={value}" for name, value in (properties or {}).items()]
     if home is not None:
         options.append(f"-Duser.home={home}")
     return ["java", *options, "-cp", class_path, main, *arguments]

@@ -7,26 +7,32 @@ newer clients; the rest is for `make test-java`.
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pika
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.settings import Address
 from posthouse.testing.thread_broker import ThreadBroker
+from tests.certificates import Authority
+from tests.clients.rocketmq.logins import BrokerWithLogins
+from tests.clients.rocketmq.other_protocols import (
+    INBOX,
+    AmqpQueue,
+    consumed,
+    fill_inbox,
+    headers,
+    prepare_replay,
+    read_all,
+)
 from tests.java.conftest import Program
+from tests.served import ServedBroker
 
 pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(240)]
 
 ANY_PORT = Address("127.0.0.1", 0)
-HOUR_MS = 3_600_000
-SENDING = ("normal", "ordered", "delayed", "large", "transactions", "takeover")
-CONSUMING = ("filters", "broadcasting", "lite", "retries", "subscriptions", "trace", "namespaces")
+SENDING = ("normal", "ordered", "delayed", "large", "transactions", "takeover", "requests")
+CONSUMING = ("filters", "broadcasting", "lite", "pulls", "retries", "subscriptions", "trace", "namespaces")
 
 thorough = pytest.mark.skipif(not os.environ.get("POSTHOUSE_JAVA"), reason="takes a minute: make test-java")
 
@@ -51,93 +57,86 @@ def finish(program: "subprocess.Popen[str]", errors: Path, more: str | None = No
     return printed.splitlines()
 
 
-def prepare_replay(broker: ThreadBroker) -> int:
-    """Ten records, one an hour, of which the first is gone. The time of record 5."""
-    admin = AdminClient({"bootstrap.servers": broker.kafka})
-    admin.create_topics([NewTopic("replay", 1)])["replay"].result(30)
-    first = (int(time.time()) - 20 * 3600) * 1000
-    producer = Producer({"bootstrap.servers": broker.kafka})
-    for number in range(10):
-        producer.produce("replay", str(number), partition=0, timestamp=first + number * HOUR_MS)
-    assert producer.flush(30) == 0
-    gone = TopicPartition("replay", 0, 1)
-    admin.delete_records([gone])[gone].result(30)
-    return first + 5 * HOUR_MS
-
-
 def test_what_clients_do(rocketmq: Path, broker: ThreadBroker, start: Program, tmp_path: Path) -> None:
     address = broker.address("rocketmq")
     crashed = start(rocketmq, "rocketmq/Steps.java", address, "crash")
     replay = f"replay:{prepare_replay(broker)}:5"
     printed, _ = crashed.communicate(timeout=100)
     assert crashed.returncode == 7, printed + (tmp_path / "stderr-0").read_text()
-    steps = [*SENDING, *CONSUMING, replay]
+    steps = [*SENDING, *CONSUMING, "queries", replay]
+    if rocketmq.name.endswith("5.5.0"):
+        steps.append("recall")  # clients of 4.x cannot
     program = start(rocketmq, "rocketmq/Steps.java", address, *steps)
     assert sorted(finish(program, tmp_path / "stderr-1")) == sorted(f"done {step}" for step in steps)
-    assert consumed(broker, "large", 3)[b"repeated"].value() == b"0123456789" * 50_000
-
-
-def consumed(broker: ThreadBroker, topic: str, count: int) -> dict[bytes, Message]:
-    """Records of a topic by their tags."""
-    consumer = Consumer({"bootstrap.servers": broker.kafka, "group.id": "unused"})
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
-    found: dict[bytes, Message] = {}
-    for _ in range(count):
-        message = consumer.poll(30)
-        assert message is not None
-        assert message.error() is None, message.error()
-        found[headers(message)["TAGS"]] = message
-    consumer.close()
-    return found
-
-
-def headers(message: Message) -> dict[str, Any]:
-    return dict(message.headers() or [])
+    large = {headers(each)["TAGS"]: each.value() for each in consumed(broker, "large", 3)}
+    assert large[b"repeated"] == b"0123456789" * 50_000
 
 
 @thorough
 def test_other_protocols(rocketmq: Path, broker: ThreadBroker, start: Program, tmp_path: Path) -> None:
-    host, _, port = broker.amqp.rpartition(":")
-    connection = pika.BlockingConnection(pika.ConnectionParameters(host, int(port)))
-    channel = connection.channel()
-    channel.exchange_declare("shop", "topic", durable=True)
-    channel.queue_declare("everything", durable=True)
-    channel.queue_bind("everything", "shop", "#")
-    channel.exchange_declare("inbox", "fanout", durable=True)
-    sent = pika.BasicProperties(headers={"tenant": "blåu"}, content_type="text/plain")
-    channel.basic_publish("inbox", "from.amqp", "grüße von AMQP".encode(), sent)
-    producer = Producer({"bootstrap.servers": broker.kafka})
-    producer.produce("inbox", "grüße von Kafka", "from.kafka", headers={"tenant": "röt", "TAGS": "red"})
-    producer.produce("inbox", "ohne alles")
-    assert producer.flush(30) == 0
+    fill_inbox(broker)
+    with AmqpQueue(broker, "shop") as queue:
+        address = broker.address("rocketmq")
+        program = start(rocketmq, "rocketmq/Steps.java", address, "write:shop", "read:inbox:3")
+        assert sorted(finish(program, tmp_path / "stderr-0")) == sorted(
+            [*INBOX, "done write:shop", "done read:inbox:3"]
+        )
+        found = queue.take(3)
+    records = {each.key(): each for each in consumed(broker, "shop", 3)}
+    for number, text in enumerate(["straße 0 ", "straße 1 ", "straße 2 " * 1000]):
+        body, properties = found[f"key{number}"]
+        assert body.decode() == text
+        assert (properties["TAGS"], properties["tenant"]) == (f"tag{number}", "blåu")
+        record = records[b"key%d" % number]
+        assert record.value() == body
+        assert headers(record)["TAGS"] == b"tag%d" % number
+        assert headers(record)["tenant"] == "blåu".encode()
 
-    program = start(rocketmq, "rocketmq/Steps.java", broker.address("rocketmq"), "write:shop", "read:inbox:3")
-    assert sorted(finish(program, tmp_path / "stderr-0")) == [
-        "done read:inbox:3",
-        "done write:shop",
-        "grüße von AMQP {KEYS=from.amqp, tenant=blåu}",
-        "grüße von Kafka {KEYS=from.kafka, TAGS=red, tenant=röt}",
-        "ohne alles {}",
-    ]
 
-    bodies = ["straße 0 ", "straße 1 ", "straße 2 " * 1000]
-    records = consumed(broker, "shop", 3)
-    assert [
-        (records[b"tag%d" % number].key(), records[b"tag%d" % number].value()) for number in range(3)
-    ] == [(b"key%d" % number, body.encode()) for number, body in enumerate(bodies)]
-    assert all(headers(each)["tenant"].decode() == "blåu" for each in records.values())
-    found: dict[str, str] = {}
-    for method, properties, body in channel.consume("everything", inactivity_timeout=30):
-        assert method is not None, f"only {len(found)} messages came"
-        found[method.routing_key] = body.decode()
-        assert properties.headers["tenant"] == "blåu"
-        assert properties.headers["TAGS"] == method.routing_key.replace("key", "tag")
-        channel.basic_ack(method.delivery_tag)
-        if len(found) == 3:
-            break
-    assert found == {f"key{number}": body for number, body in enumerate(bodies)}
-    connection.close()
+@thorough
+def test_logins(rocketmq: Path, start: Program, tmp_path: Path) -> None:
+    with BrokerWithLogins(tmp_path, rocketmq=ANY_PORT) as broker:
+        key, secret = broker.access_key()
+        right, wrong = ({"ACCESS_KEY": key, "SECRET": each} for each in (secret, "wrong"))
+        address = broker.address("rocketmq")
+        for number, (login, code) in enumerate(((None, 10005), (wrong, 10005), (right, 16))):
+            program = start(rocketmq, "rocketmq/Steps.java", address, "refused", environment=login)
+            assert finish(program, tmp_path / f"stderr-{number}") == [f"code {code}", "done refused"]
+        steps = ("normal", "transactions", "lite", "pulls", "queries", "requests")
+        broker.allow("topic", *steps, "posthouse_REPLY_TOPIC")
+        broker.allow("group", *steps, "asking", "replying", "lite-reader")
+        program = start(rocketmq, "rocketmq/Steps.java", address, *steps, environment=right)
+        assert sorted(finish(program, tmp_path / "stderr-3")) == sorted(f"done {each}" for each in steps)
+
+
+@thorough
+def test_tls(rocketmq: Path, start: Program, tmp_path: Path) -> None:
+    """The clients check certificates only if they are told to."""
+    (tmp_path / "stranger").mkdir()
+    authority, stranger = Authority(tmp_path), Authority(tmp_path / "stranger")
+    identity = authority.issue()
+    with ThreadBroker(
+        data=tmp_path / "data",
+        rocketmq=ANY_PORT,
+        tls_certificate=identity.certificate,
+        tls_key=identity.key,
+    ) as broker:
+        for number, (trusted, steps, more) in enumerate(
+            (
+                (stranger, ["refused"], ["RemotingSendRequestException"]),
+                (authority, ["normal", "transactions", "lite"], []),
+            )
+        ):
+            properties = {
+                "tls.enable": "true",
+                "tls.test.mode.enable": "false",
+                "tls.client.authServer": "true",
+                "tls.client.trustCertPath": trusted.file,
+            }
+            address = broker.address("rocketmq")
+            program = start(rocketmq, "rocketmq/Steps.java", address, *steps, properties=properties)
+            printed = finish(program, tmp_path / f"stderr-{number}")
+            assert sorted(printed) == sorted([*more, *(f"done {each}" for each in steps)])
 
 
 @thorough
@@ -150,6 +149,39 @@ def test_the_broker_is_restarted(rocketmq: Path, start: Program, tmp_path: Path)
         line = program.stdout.readline()
         assert line == "going\n", line + (tmp_path / "stderr-0").read_text()
     with ThreadBroker(data=tmp_path / "data", rocketmq=Address.parse(address)):
-        accepted, done = finish(program, tmp_path / "stderr-0", "restarted")
+        *_, accepted, done = finish(program, tmp_path / "stderr-0", "no more")
         assert done == "done restart"
         assert int(accepted.split()[1]) > 20
+
+
+@thorough
+def test_the_broker_is_killed(rocketmq: Path, start: Program, tmp_path: Path) -> None:
+    """Three times, by -9, and started again on its data. What was accepted is consumed, and half messages are
+    as they were decided."""
+    data = tmp_path / "data"
+    broker = ServedBroker(data, rocketmq=ANY_PORT)
+    address = broker.address("rocketmq")
+    try:
+        program = start(rocketmq, "rocketmq/Steps.java", address, "restart", "deciding")
+        for _ in range(3):
+            wait_for_lines(program, "going", "deciding")
+            broker.kill()
+            broker = ServedBroker(data, rocketmq=address)
+        wait_for_lines(program, "going", "deciding")
+        printed = finish(program, tmp_path / "stderr-0", "no more")
+        assert {"done restart", "done deciding"} <= set(printed)
+        decided = read_all(broker.bootstrap, "deciding")
+        assert len(set(decided)) == len(decided)  # each is committed once
+        assert not [each for each in decided if each.endswith(b"rollback")]
+    finally:
+        broker.kill()
+
+
+def wait_for_lines(program: "subprocess.Popen[str]", *wanted: str) -> None:
+    """Another one of each."""
+    assert program.stdout is not None
+    missing = set(wanted)
+    while missing:
+        line = program.stdout.readline()
+        assert line, f"the program ended before it printed {missing}"
+        missing.discard(line.strip())

@@ -9,6 +9,8 @@ from tests.clients.rocketmq.grpc_steps import (
     PRIORITIES,
     QUICK,
     STEPS,
+    broker_with_logins,
+    check_logins,
     check_steps,
     grpc_broker,
     run_program,
@@ -27,3 +29,11 @@ def test_steps(rocketmq_grpc: Path, tls: str, steps: tuple[str, ...], tmp_path: 
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command += [broker.address("rocketmq_grpc"), tls]
         check_steps(broker, partial(run_program, command, home=home), (*steps, PRIORITIES))
+
+
+def test_logins(rocketmq_grpc: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    command = jars.java(jars.compiled(PROGRAM, rocketmq_grpc), "Steps", home=home)
+    with broker_with_logins(tmp_path) as broker:
+        command += [broker.address("rocketmq_grpc"), "plain"]
+        check_logins(broker, partial(run_program, command, home=home))

@@ -96,6 +96,25 @@ def test_the_broker(mqadmin: Run, address: str) -> None:
     assert "use posthouse config" in refused
 
 
+def test_messages_are_found(mqadmin: Run) -> None:
+    mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
+    sent = mqadmin("sendMessage", "-t", "orders", "-p", "paid", "-k", "key1", "-c", "red")
+    assert "SEND_OK" in sent
+    id = next(word for word in sent.split() if len(word) in (32, 56) and word.isalnum())
+    shown = mqadmin("queryMsgByKey", "-t", "orders", "-k", "key1")
+    [row] = [line.split() for line in shown.splitlines() if not line.startswith("#")]
+    assert row[0] == id
+    assert "ERROR" not in shown
+    assert "Keys:                [key1]" in mqadmin("queryMsgByUniqueKey", "-t", "orders", "-i", id)
+    by_id = mqadmin("queryMsgById", "-t", "orders", "-i", id)
+    assert "Tags:                [red]" in by_id
+    [offset_id] = [line.split()[-1] for line in by_id.splitlines() if line.startswith("OffsetID:")]
+    assert f"UNIQ_KEY={id}," in mqadmin("queryMsgById", "-t", "orders", "-i", offset_id)
+    by_offset = mqadmin("queryMsgByOffset", "-t", "orders", "-b", "posthouse", "-i", row[1], "-o", row[2])
+    assert f"UNIQ_KEY={id}," in by_offset
+    assert "no message" in mqadmin("queryMsgByKey", "-t", "orders", "-k", "unknown")
+
+
 def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
     assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")

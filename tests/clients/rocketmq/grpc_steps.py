@@ -8,18 +8,30 @@ exits with 7; another process with the step `takeover` is asked for it.
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 
 from posthouse.client import Client
 from posthouse.settings import Address
 from posthouse.testing import ThreadBroker
 from tests.certificates import Authority
+from tests.clients.rocketmq.logins import BrokerWithLogins
+from tests.clients.rocketmq.other_protocols import AmqpQueue, consumed, fill_inbox, headers
 
-QUICK = ("exchange", "ordered", "delayed", "transactions", "takeover", "filters", "redelivery", "inbox")
+QUICK = (
+    "exchange",
+    "ordered",
+    "delayed",
+    "recall",
+    "transactions",
+    "takeover",
+    "filters",
+    "selective",
+    "redelivery",
+    "inbox",
+)
 STEPS = (*QUICK, "retries")
 """All of them. A retry waits 10 s, and a message 30 s more until it is a dead letter."""
 PRIORITIES = "priorities"
@@ -37,6 +49,10 @@ def grpc_broker(directory: Path, *, has_tls: bool) -> ThreadBroker:
         identity = Authority(directory).issue()
         settings |= {"tls_certificate": identity.certificate, "tls_key": identity.key}
     return ThreadBroker(**settings)  # type: ignore[arg-type]
+
+
+def broker_with_logins(directory: Path) -> BrokerWithLogins:
+    return BrokerWithLogins(directory, rocketmq_grpc=Address("127.0.0.1", 0))
 
 
 def run_program(
@@ -59,42 +75,42 @@ def check_steps(broker: ThreadBroker, run: Run, steps: tuple[str, ...] = STEPS) 
     with Client(broker.kafka) as client:
         client.change_group("ordered", settings={"rocketmq.fifo.enable": "true"})
         client.change_group("retries", settings={"share.delivery.count.limit": "2"})
-    producer = Producer({"bootstrap.servers": broker.kafka})
-    producer.produce("inbox", "grüße von Kafka", "from.kafka", headers={"tenant": "röt", "TAGS": "red"})
-    producer.produce("inbox", "ohne alles")
-    assert producer.flush(30) == 0
-
+    fill_inbox(broker)
     crashed = run("crash")
     assert crashed.returncode == 7, crashed.stdout + crashed.stderr
-    done = run(*steps)
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = [line for line in done.stdout.splitlines() if line.startswith("done ")]
-    assert sorted(printed) == sorted(f"done {step}" for step in steps)
+    with AmqpQueue(broker, "exchange") as queue:
+        check_done(run(*steps), steps)
+        queued = queue.take(10)
 
     records = consumed(broker, "exchange", 10)
     assert sorted(each.value() or b"" for each in records) == [b"message %d" % each for each in range(10)]
     for each in records:
         number = (each.value() or b"")[-1:]
-        headers = dict(each.headers() or [])
+        tag = "odd" if int(number) % 2 else "even"
         assert each.key() == b"key" + number
-        assert (headers["TAGS"], headers["tenant"]) == (
-            b"odd" if int(number) % 2 else b"even",
-            "blåu".encode(),
-        )
+        assert (headers(each)["TAGS"], headers(each)["tenant"]) == (tag.encode(), "blåu".encode())
+        body, properties = queued[f"key{int(number)}"]
+        assert body == each.value()
+        assert (properties["TAGS"], properties["tenant"]) == (tag, "blåu")
     if "retries" in steps:
         [dead] = consumed(broker, ".DLQ.retries", 1)
         assert dead.value() == b"bad"
 
 
-def consumed(broker: ThreadBroker, topic: str, count: int) -> list[Message]:
-    consumer = Consumer({"bootstrap.servers": broker.kafka, "group.id": "unused"})
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
-    consumer.assign([TopicPartition(topic, each, OFFSET_BEGINNING) for each in partitions])
-    found: list[Message] = []
-    while len(found) < count:
-        message = consumer.poll(60)
-        assert message is not None, f"{len(found)} of {count} records came"
-        assert message.error() is None, message.error()
-        found.append(message)
-    consumer.close()
-    return found
+def check_done(program: "subprocess.CompletedProcess[str]", steps: Sequence[str]) -> None:
+    assert program.returncode == 0, program.stdout + program.stderr
+    printed = [line for line in program.stdout.splitlines() if line.startswith("done ")]
+    assert sorted(printed) == sorted(f"done {step}" for step in steps)
+
+
+def check_logins(broker: BrokerWithLogins, run: Run) -> None:
+    """With no access key, with a wrong secret, without permissions, and with all that is needed."""
+    key, secret = broker.access_key()
+    for login in ({}, {"ACCESS_KEY": key, "SECRET": "wrong"}, {"ACCESS_KEY": key, "SECRET": secret}):
+        check_done(run("refused", **login), ["refused"])
+    # Not every client says why.
+    broker.wait_for_refusals({("login", "access-key"), ("read", "topic:refused")})
+    steps = ("exchange", "transactions", "selective")
+    broker.allow("topic", *steps)
+    broker.allow("group", "exchange", "transactions", "by-tag", "by-sql")
+    check_done(run(*steps, ACCESS_KEY=key, SECRET=secret), steps)

@@ -6,7 +6,16 @@ from pathlib import Path
 import pytest
 
 from tests.clients.rocketmq.go_programs import built
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program, thorough
+from tests.clients.rocketmq.grpc_steps import (
+    QUICK,
+    STEPS,
+    broker_with_logins,
+    check_logins,
+    check_steps,
+    grpc_broker,
+    run_program,
+    thorough,
+)
 
 pytestmark = [pytest.mark.timeout(500), thorough]
 
@@ -21,3 +30,9 @@ def test_steps(program: Path, tls: str, steps: tuple[str, ...], tmp_path: Path) 
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command = [str(program), broker.address("rocketmq_grpc"), tls]
         check_steps(broker, partial(run_program, command, home=tmp_path / "home"), steps)
+
+
+def test_logins(program: Path, tmp_path: Path) -> None:
+    with broker_with_logins(tmp_path) as broker:
+        command = [str(program), broker.address("rocketmq_grpc"), "plain"]
+        check_logins(broker, partial(run_program, command, home=tmp_path / "home"))

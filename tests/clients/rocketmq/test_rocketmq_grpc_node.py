@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program, thorough
+from tests.clients.rocketmq.grpc_steps import (
+    QUICK,
+    STEPS,
+    broker_with_logins,
+    check_logins,
+    check_steps,
+    grpc_broker,
+    run_program,
+    thorough,
+)
 
 pytestmark = [pytest.mark.timeout(500), thorough]
 
@@ -53,3 +62,10 @@ def test_steps(node: str, tls: str, steps: tuple[str, ...], tmp_path: Path) -> N
             GRPC_DEFAULT_SSL_ROOTS_FILE_PATH=str(tmp_path / "ca.pem"),
         )
         check_steps(broker, run, steps)
+
+
+def test_logins(node: str, tmp_path: Path) -> None:
+    with broker_with_logins(tmp_path) as broker:
+        command = [node, str(PROGRAM), broker.address("rocketmq_grpc"), "plain"]
+        packages = str(PACKAGES / "package.json")
+        check_logins(broker, partial(run_program, command, home=tmp_path / "home", STEPS_PACKAGES=packages))

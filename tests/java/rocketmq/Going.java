@@ -12,7 +12,12 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.remoting.exception.RemotingException;
 
 final class Going {
-    /** Producer, concurrent and orderly consumer, while the test restarts the broker and then says so. */
+    private static final int OFTEN = 50;
+
+    /**
+     * Producer, concurrent and orderly consumer, while the test restarts or kills the broker, and until it says that it will not do
+     * so again. A line is printed now and then, when messages are accepted.
+     */
     static void on() throws Exception {
         try (Rocket rocket = new Rocket()) {
             DefaultMQProducer producer = rocket.producer("going");
@@ -31,7 +36,7 @@ final class Going {
             Steps.print("going");
             int number = 1;
             while (System.in.available() == 0) {
-                send(producer, accepted, number++);
+                if (send(producer, accepted, number++) && accepted.size() % OFTEN == 0) Steps.print("going");
                 Thread.sleep(10);
             }
             int before = accepted.size();
@@ -73,12 +78,13 @@ final class Going {
     }
 
     /** What is not answered while the broker is away is not sent again. */
-    private static void send(DefaultMQProducer producer, List<String> accepted, int number) throws InterruptedException {
+    private static boolean send(DefaultMQProducer producer, List<String> accepted, int number) throws InterruptedException {
         try {
             SendStatus status = producer.send(Sending.message("going", "m" + number), 3000).getSendStatus();
-            if (status == SendStatus.SEND_OK) accepted.add("m" + number);
+            return status == SendStatus.SEND_OK && accepted.add("m" + number);
         } catch (MQClientException | RemotingException | MQBrokerException away) {
             Thread.sleep(100);
+            return false;
         }
     }
 }

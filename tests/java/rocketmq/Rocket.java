@@ -1,12 +1,14 @@
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.List;
-import java.util.function.Consumer;
-import org.apache.rocketmq.client.ClientConfig;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.TransactionListener;
@@ -15,11 +17,16 @@ import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
+import org.apache.rocketmq.remoting.RPCHook;
 
-/** Clients of one step, with default settings but for what the step is about; closed with it. */
+/** Clients of one step, with default settings but for what the step is about, and for patience; closed with it. */
 final class Rocket implements AutoCloseable {
     static final long WAIT_MS = 90_000;
     static String address;
+    /** Signs all requests, if there is an access key. */
+    static final RPCHook LOGIN = System.getenv("ACCESS_KEY") == null
+        ? null
+        : new AclClientRPCHook(new SessionCredentials(System.getenv("ACCESS_KEY"), System.getenv("SECRET")));
 
     private final List<Runnable> closing = new ArrayList<>();
 
@@ -28,11 +35,12 @@ final class Rocket implements AutoCloseable {
     }
 
     DefaultMQProducer producer(String group) throws Exception {
-        return started(new DefaultMQProducer(group));
+        return started(new DefaultMQProducer(group, LOGIN));
     }
 
     DefaultMQProducer started(DefaultMQProducer producer) throws Exception {
         producer.setNamesrvAddr(address);
+        producer.setSendMsgTimeout((int) WAIT_MS); // by default 3 s, in which a busy machine may start all steps
         producer.start();
         closing.add(0, producer::shutdown);
         return producer;
@@ -41,7 +49,7 @@ final class Rocket implements AutoCloseable {
     /** Local transactions end as the first argument says; what is asked back, as the second one. */
     TransactionMQProducer transactional(String group, java.util.function.Function<Message, LocalTransactionState> local,
             java.util.function.Function<MessageExt, LocalTransactionState> check) throws Exception {
-        TransactionMQProducer producer = new TransactionMQProducer(group);
+        TransactionMQProducer producer = new TransactionMQProducer(group, LOGIN);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object argument) {
@@ -59,17 +67,21 @@ final class Rocket implements AutoCloseable {
 
     /** One thread, so that messages of a queue are seen in order. */
     DefaultMQPushConsumer consumer(String group, String topic, String tags, MessageListenerConcurrently listener) throws Exception {
-        return consumer(new DefaultMQPushConsumer(group), consumer -> {
+        return consumer(pushConsumer(group), consumer -> {
             consumer.subscribe(topic, tags);
             consumer.registerMessageListener(listener);
         });
     }
 
     DefaultMQPushConsumer orderly(String group, String topic, MessageListenerOrderly listener) throws Exception {
-        return consumer(new DefaultMQPushConsumer(group), consumer -> {
+        return consumer(pushConsumer(group), consumer -> {
             consumer.subscribe(topic, "*");
             consumer.registerMessageListener(listener);
         });
+    }
+
+    private static DefaultMQPushConsumer pushConsumer(String group) {
+        return new DefaultMQPushConsumer(group, LOGIN, new AllocateMessageQueueAveragely());
     }
 
     DefaultMQPushConsumer consumer(DefaultMQPushConsumer consumer, Configured<DefaultMQPushConsumer> configured) throws Exception {
@@ -83,8 +95,17 @@ final class Rocket implements AutoCloseable {
         return consumer;
     }
 
+    @SuppressWarnings("deprecation")
+    DefaultMQPullConsumer pull(String group) throws Exception {
+        DefaultMQPullConsumer consumer = new DefaultMQPullConsumer(group, LOGIN);
+        consumer.setNamesrvAddr(address);
+        consumer.start();
+        closing.add(0, consumer::shutdown);
+        return consumer;
+    }
+
     DefaultLitePullConsumer lite(String group, Configured<DefaultLitePullConsumer> configured) throws Exception {
-        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group);
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(group, LOGIN);
         consumer.setNamesrvAddr(address);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         configured.with(consumer);

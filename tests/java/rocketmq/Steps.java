@@ -44,12 +44,18 @@ public class Steps {
             case "ordered" -> Sending.ordered();
             case "delayed" -> Sending.delayed();
             case "large" -> Sending.large();
+            case "requests" -> Requesting.requests();
+            case "queries" -> Querying.queries();
+            case "recall" -> Querying.recall();
+            case "refused" -> Querying.refused();
             case "transactions" -> Transactions.decided();
             case "crash" -> Transactions.crash();
             case "takeover" -> Transactions.takeover();
+            case "deciding" -> Transactions.deciding();
             case "filters" -> Consuming.filters();
             case "broadcasting" -> Consuming.broadcasting();
             case "lite" -> Consuming.lite();
+            case "pulls" -> Pulling.pulls();
             case "retries" -> Consuming.retries();
             case "replay" -> Consuming.replay(Long.parseLong(words[1]), Integer.parseInt(words[2]));
             case "subscriptions" -> Consuming.subscriptions();

@@ -1,7 +1,11 @@
+import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.LocalTransactionState;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.producer.TransactionSendResult;
 import org.apache.rocketmq.common.message.Message;
@@ -50,6 +54,52 @@ final class Transactions {
                 Steps.check(message.getKeys().equals("key of " + Received.text(message)), message);
                 Steps.check(message.getUserProperty("body").equals(Received.text(message)), message);
             }
+        }
+    }
+
+    /**
+     * Half messages, committed, rolled back or left to the check, as the first and the last word of each say, while the test kills
+     * the broker, and until it says that it will not do so again. A line is printed now and then, when some are accepted.
+     */
+    static void deciding() throws Exception {
+        try (Rocket rocket = new Rocket()) {
+            TransactionMQProducer producer = rocket.transactional("deciding", Transactions::state, message ->
+                Received.text(message).endsWith("rollback") ? LocalTransactionState.ROLLBACK_MESSAGE : LocalTransactionState.COMMIT_MESSAGE);
+            producer.setRetryTimesWhenSendFailed(0);
+            List<String> accepted = new ArrayList<>();
+            decide(producer, accepted, 0);
+            Received received = new Received();
+            rocket.consumer("deciding", "deciding", "*", received);
+            for (int number = 1, after = 0; after < 20; number++) {
+                if (System.in.available() > 0) after++;
+                if (decide(producer, accepted, number) && accepted.size() % 20 == 0) Steps.print("deciding");
+                Thread.sleep(10);
+            }
+            Set<String> wanted = new HashSet<>(accepted);
+            wanted.removeIf(each -> each.endsWith("rollback"));
+            long deadline = System.currentTimeMillis() + Rocket.WAIT_MS;
+            while (true) {
+                Set<String> found = new HashSet<>(Received.texts(received.all()));
+                for (String each : found) Steps.check(!each.endsWith("rollback"), each);
+                if (found.containsAll(wanted)) break;
+                wanted.removeAll(found);
+                Steps.check(System.currentTimeMillis() < deadline, wanted);
+                Thread.sleep(50);
+            }
+        }
+    }
+
+    /** One that is not answered while the broker is away may be there, and its fate is the same. */
+    private static boolean decide(TransactionMQProducer producer, List<String> accepted, int number) throws InterruptedException {
+        String body = List.of("commit-%d-commit", "rollback-%d-rollback", "unknown-%d-commit", "unknown-%d-rollback")
+            .get(number % 4)
+            .formatted(number);
+        try {
+            SendStatus status = producer.sendMessageInTransaction(half("deciding", body), null).getSendStatus();
+            return status == SendStatus.SEND_OK && accepted.add(body);
+        } catch (MQClientException away) {
+            Thread.sleep(100);
+            return false;
         }
     }
 

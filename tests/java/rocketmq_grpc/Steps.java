@@ -14,7 +14,10 @@ import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 import java.util.function.Function;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientConfigurationBuilder;
+import org.apache.rocketmq.client.apis.ClientException;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
@@ -38,27 +41,29 @@ public class Steps {
         void run() throws Exception;
     }
 
-    static final Map<String, Step> STEPS = new HashMap<>(Map.of(
-        "exchange", Steps::exchange,
-        "ordered", Steps::ordered,
-        "delayed", Steps::delayed,
-        "transactions", Steps::transactions,
-        "crash", Steps::crash,
-        "takeover", Steps::takeover,
-        "filters", Steps::filters,
-        "retries", Steps::retries,
-        "redelivery", Steps::redelivery,
-        "inbox", Steps::inbox));
-
-    static {
-        STEPS.put("priorities", Steps::priorities);
-    }
+    static final Map<String, Step> STEPS = Map.ofEntries(
+        Map.entry("exchange", Steps::exchange),
+        Map.entry("ordered", Steps::ordered),
+        Map.entry("delayed", Steps::delayed),
+        Map.entry("recall", Steps::recall),
+        Map.entry("transactions", Steps::transactions),
+        Map.entry("crash", Steps::crash),
+        Map.entry("takeover", Steps::takeover),
+        Map.entry("filters", Steps::filters),
+        Map.entry("selective", Steps::selective),
+        Map.entry("retries", Steps::retries),
+        Map.entry("redelivery", Steps::redelivery),
+        Map.entry("inbox", Steps::inbox),
+        Map.entry("priorities", Steps::priorities),
+        Map.entry("refused", Steps::refused));
 
     public static void main(String[] arguments) throws Exception {
-        configuration = ClientConfiguration.newBuilder()
+        ClientConfigurationBuilder builder = ClientConfiguration.newBuilder()
             .setEndpoints(arguments[0])
-            .enableSsl(arguments[1].equals("tls"))
-            .build();
+            .enableSsl(arguments[1].equals("tls"));
+        String key = System.getenv("ACCESS_KEY");
+        if (key != null) builder.setCredentialProvider(new StaticSessionCredentialsProvider(key, System.getenv("SECRET")));
+        configuration = builder.build();
         ExecutorService threads = Executors.newCachedThreadPool();
         List<Future<?>> running = new ArrayList<>();
         for (String name : List.of(arguments).subList(2, arguments.length)) {
@@ -129,10 +134,15 @@ public class Steps {
     }
 
     static PushConsumer pushed(String topic, Function<MessageView, ConsumeResult> listener) throws Exception {
+        return pushed(topic, topic, FilterExpression.SUB_ALL, listener);
+    }
+
+    static PushConsumer pushed(String topic, String group, FilterExpression expression, Function<MessageView, ConsumeResult> listener)
+            throws Exception {
         return PROVIDER.newPushConsumerBuilder()
             .setClientConfiguration(configuration)
-            .setConsumerGroup(topic)
-            .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+            .setConsumerGroup(group)
+            .setSubscriptionExpressions(Map.of(topic, expression))
             .setMessageListener(listener::apply)
             .build();
     }
@@ -225,6 +235,19 @@ public class Steps {
         }
     }
 
+    /** One of two that are due at the same time. */
+    static void recall() throws Exception {
+        try (Producer producer = producer("recall")) {
+            long due = System.currentTimeMillis() + 5000;
+            List<String> handles = new ArrayList<>();
+            for (String body : List.of("recalled", "delivered")) {
+                handles.add(producer.send(message("recall", body).setDeliveryTimestamp(due).build()).getRecallHandle());
+            }
+            producer.recallMessage("recall", handles.get(0));
+            only(simple("recall"), "delivered");
+        }
+    }
+
     static void priorities() throws Exception {
         List<Message> messages = new ArrayList<>();
         for (int priority : new int[] {1, 3, 2, 0, 3, 9}) {
@@ -273,6 +296,47 @@ public class Steps {
         only(simple("filters", "sql", sql), "blue", "green");
     }
 
+    /** In one queue, the last message is one that both consumers take. */
+    static void selective() throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (String tag : List.of("red", "green", "blue", "red", "green", "blue", "red")) {
+            String number = String.valueOf(messages.size());
+            messages.add(message("selective", tag + " " + number)
+                .setTag(tag)
+                .addProperty("number", number)
+                .setMessageGroup("one")
+                .build());
+        }
+        send("selective", messages);
+        selected("by-tag", new FilterExpression("red || blue"), "blue 2", "blue 5", "red 0", "red 3", "red 6");
+        FilterExpression sql = new FilterExpression("number BETWEEN 3 AND 4 OR TAGS = 'red'", FilterExpressionType.SQL92);
+        selected("by-sql", sql, "green 4", "red 0", "red 3", "red 6");
+    }
+
+    private static void selected(String group, FilterExpression expression, String... wanted) throws Exception {
+        BlockingQueue<String> came = new LinkedBlockingQueue<>();
+        List<String> found = new ArrayList<>();
+        Function<MessageView, ConsumeResult> listener = each -> {
+            came.add(text(each));
+            return ConsumeResult.SUCCESS;
+        };
+        try (PushConsumer consumer = pushed("selective", group, expression, listener)) {
+            while (found.size() < wanted.length) found.add(next(came));
+        }
+        found.addAll(came);
+        Collections.sort(found);
+        expect(found, List.of(wanted));
+    }
+
+    /** For a login that may not send: it prints why. */
+    static void refused() throws Exception {
+        try (Producer producer = producer("refused")) {
+            throw new AssertionError(producer.send(message("refused", "body").build()));
+        } catch (ClientException | IllegalStateException refused) {
+            System.out.println(String.valueOf(refused).replaceAll("\\s+", " "));
+        }
+    }
+
     static void retries() throws Exception {
         send("retries", List.of(message("retries", "bad").build(), message("retries", "good").build()));
         BlockingQueue<String> came = new LinkedBlockingQueue<>();
@@ -307,11 +371,14 @@ public class Steps {
     static void inbox() throws Exception {
         try (SimpleConsumer consumer = simple("inbox")) {
             Map<String, MessageView> found = new HashMap<>();
-            for (MessageView each : received(consumer, 2)) found.put(text(each), each);
+            for (MessageView each : received(consumer, 3)) found.put(text(each), each);
             MessageView tagged = found.get("grüße von Kafka");
             expect(tagged.getTag().get(), "red");
             expect(List.copyOf(tagged.getKeys()), List.of("from.kafka"));
             expect(tagged.getProperties(), Map.of("tenant", "röt"));
+            MessageView ofAmqp = found.get("grüße von AMQP");
+            expect(List.copyOf(ofAmqp.getKeys()), List.of("from.amqp"));
+            expect(ofAmqp.getProperties(), Map.of("tenant", "blåu"));
             expect(found.containsKey("ohne alles"), true);
         }
     }

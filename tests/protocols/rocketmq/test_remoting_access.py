@@ -96,6 +96,7 @@ MAY_FAIL = {
         (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, PLACE, b"", DESCRIBE),
         (RequestCode.GET_MAX_OFFSET, PLACE, b"", DESCRIBE),
         (RequestCode.GET_MIN_OFFSET, PLACE, b"", DESCRIBE),
+        (RequestCode.GET_EARLIEST_MSG_STORE_TIME, PLACE, b"", DESCRIBE),
         (RequestCode.HEART_BEAT, PLACE, HEARTBEAT, READ_GROUP),
         (RequestCode.CONSUMER_SEND_MSG_BACK, PLACE, b"", READ_GROUP),
         # Otherwise a consumer could copy a topic that it may not read.

@@ -1,6 +1,6 @@
 module posthouse/tests/rocketmq
 
-go 1.21
+go 1.25
 
 require github.com/apache/rocketmq-client-go/v2 v2.1.2
 

@@ -70,6 +70,13 @@ async def test_a_route_makes_the_topic(broker: AsyncBroker, client: MessagingCli
     assert broker.app.broker.topic("orders").partitions == 4
 
 
+async def test_clients_in_python_are_told_of_priorities(client: MessagingClient) -> None:
+    """They check the type of a message until they have read settings that say otherwise."""
+    client.metadata = (*client.metadata, ("x-mq-language", "PYTHON"))
+    answer = await client.call(QueryRouteRequest(topic=client.resource("orders")), QueryRouteResponse)
+    assert all(MessageType.PRIORITY in each.accept_message_types for each in answer.message_queues)
+
+
 async def test_a_route_without_endpoints(broker: AsyncBroker, client: MessagingClient) -> None:
     answer = await client.call(QueryRouteRequest(topic=client.resource("orders")), QueryRouteResponse)
     address = Address.parse(broker.address("rocketmq_grpc"))

@@ -59,7 +59,21 @@ async def test_offsets_by_extreme_times(client: RemotingClient, topic: bytes) ->
     assert await client.offset(search, "t", 1, timestamp=0) == 0
 
 
-@pytest.mark.parametrize("code", [QUERY, UPDATE, 29, 30, 31])
+async def test_the_earliest_time(broker: AsyncBroker, client: RemotingClient, topic: bytes) -> None:
+    async def earliest(queue: int) -> int:
+        answer = await client.request(RequestCode.GET_EARLIEST_MSG_STORE_TIME, place(queue=queue))
+        assert answer.code == 0, answer.remark
+        return int(answer.fields["timestamp"])
+
+    assert await earliest(0) == 1_700_000_000_000
+    assert await earliest(1) == -1
+    await broker.app.broker.delete_records(broker.app.broker.topic("t"), 0, 4)
+    assert await earliest(0) == 1_700_000_004_000
+    await broker.app.broker.delete_records(broker.app.broker.topic("t"), 0, 10)
+    assert await earliest(0) == -1
+
+
+@pytest.mark.parametrize("code", [QUERY, UPDATE, 29, 30, 31, 32])
 async def test_queues_that_do_not_exist(client: RemotingClient, topic: bytes, code: int) -> None:
     others = {"commitOffset": 1, "timestamp": 1}
     for wrong in ({"topic": "none"}, {"queueId": 2}, {"queueId": -1}):

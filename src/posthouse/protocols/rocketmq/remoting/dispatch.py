@@ -42,6 +42,7 @@ HANDLERS: Final[Mapping[int, Handler]] = {
     RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: offsets.search,
     RequestCode.GET_MAX_OFFSET: offsets.get_max,
     RequestCode.GET_MIN_OFFSET: offsets.get_min,
+    RequestCode.GET_EARLIEST_MSG_STORE_TIME: offsets.get_earliest_time,
     RequestCode.VIEW_MESSAGE_BY_ID: queries.view,
     RequestCode.HEART_BEAT: membership.heartbeat,
     RequestCode.UNREGISTER_CLIENT: membership.unregister,

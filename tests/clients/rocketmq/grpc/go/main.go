@@ -13,7 +13,6 @@ import (
 	"time"
 
 	rocketmq "github.com/apache/rocketmq-clients/golang/v5"
-	"github.com/apache/rocketmq-clients/golang/v5/credentials"
 )
 
 const deadline = 90 * time.Second
@@ -24,10 +23,13 @@ var steps = map[string]func(){
 	"exchange":     exchange,
 	"ordered":      ordered,
 	"delayed":      delayed,
+	"recall":       recall,
 	"transactions": transactions,
 	"crash":        crash,
 	"takeover":     takeover,
 	"filters":      filters,
+	"selective":    selective,
+	"refused":      refused,
 	"retries":      retries,
 	"redelivery":   redelivery,
 	"inbox":        inbox,
@@ -57,109 +59,6 @@ func check(err error) {
 func expect(found any, wanted any) {
 	if !reflect.DeepEqual(found, wanted) {
 		panic(fmt.Sprintf("found %v, wanted %v", found, wanted))
-	}
-}
-
-func config(group string) *rocketmq.Config {
-	return &rocketmq.Config{
-		Endpoint:      os.Args[1],
-		ConsumerGroup: group,
-		Credentials:   &credentials.SessionCredentials{},
-	}
-}
-
-func producer(topic string) rocketmq.Producer {
-	checker := &rocketmq.TransactionChecker{
-		Check: func(message *rocketmq.MessageView) rocketmq.TransactionResolution {
-			expect(string(message.GetBody()), "left behind")
-			return rocketmq.COMMIT
-		},
-	}
-	client, err := rocketmq.NewProducer(
-		config(""), rocketmq.WithTopics(topic), rocketmq.WithTransactionChecker(checker))
-	check(err)
-	check(client.Start())
-	return client
-}
-
-func message(topic string, body string) *rocketmq.Message {
-	return &rocketmq.Message{Topic: topic, Body: []byte(body)}
-}
-
-func send(topic string, messages ...*rocketmq.Message) {
-	client := producer(topic)
-	for _, each := range messages {
-		_, err := client.Send(context.Background(), each)
-		check(err)
-	}
-	check(client.GracefulStop())
-}
-
-func simple(topic string, group string, expression *rocketmq.FilterExpression) rocketmq.SimpleConsumer {
-	client, err := rocketmq.NewSimpleConsumer(
-		config(group),
-		rocketmq.WithSimpleAwaitDuration(2*time.Second),
-		rocketmq.WithSimpleSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: expression}),
-	)
-	check(err)
-	check(client.Start())
-	return client
-}
-
-// poll returns no messages if there are none: the client has an error for that.
-func poll(client rocketmq.SimpleConsumer, invisible time.Duration) []*rocketmq.MessageView {
-	found, err := client.Receive(context.Background(), 32, invisible)
-	if err != nil && strings.Contains(err.Error(), "MESSAGE_NOT_FOUND") {
-		return nil
-	}
-	check(err)
-	return found
-}
-
-func received(client rocketmq.SimpleConsumer, count int) []*rocketmq.MessageView {
-	late := time.Now().Add(deadline)
-	var found []*rocketmq.MessageView
-	for len(found) < count {
-		if time.Now().After(late) {
-			panic(fmt.Sprintf("%d of %d messages came", len(found), count))
-		}
-		for _, each := range poll(client, 20*time.Second) {
-			check(client.Ack(context.Background(), each))
-			found = append(found, each)
-		}
-	}
-	return found
-}
-
-// only these messages come, and no others that were sent before.
-func only(client rocketmq.SimpleConsumer, wanted ...string) {
-	var bodies []string
-	for _, each := range append(received(client, len(wanted)), poll(client, 20*time.Second)...) {
-		bodies = append(bodies, string(each.GetBody()))
-	}
-	sort.Strings(bodies)
-	expect(bodies, wanted)
-	check(client.GracefulStop())
-}
-
-func pushed(topic string, consume func(*rocketmq.MessageView) rocketmq.ConsumerResult) rocketmq.PushConsumer {
-	client, err := rocketmq.NewPushConsumer(
-		config(topic),
-		rocketmq.WithPushAwaitDuration(5*time.Second),
-		rocketmq.WithPushSubscriptionExpressions(map[string]*rocketmq.FilterExpression{topic: everything}),
-		rocketmq.WithPushMessageListener(&rocketmq.FuncMessageListener{Consume: consume}),
-	)
-	check(err)
-	check(client.Start())
-	return client
-}
-
-func next(came chan string) string {
-	select {
-	case each := <-came:
-		return each
-	case <-time.After(deadline):
-		panic("a message has not come")
 	}
 }
 
@@ -227,6 +126,24 @@ func delayed() {
 	check(client.GracefulStop())
 }
 
+// recall takes back one of two that are due at the same time.
+func recall() {
+	client := producer("recall")
+	due := time.Now().Add(5 * time.Second)
+	var handles []string
+	for _, body := range []string{"recalled", "delivered"} {
+		made := message("recall", body)
+		made.SetDelayTimestamp(due)
+		receipts, err := client.Send(context.Background(), made)
+		check(err)
+		handles = append(handles, receipts[0].RecallHandle)
+	}
+	_, err := client.Recall(context.Background(), "recall", handles[0])
+	check(err)
+	only(simple("recall", "recall", everything), "delivered")
+	check(client.GracefulStop())
+}
+
 func transactions() {
 	client := producer("transactions")
 	for _, body := range []string{"yes", "no"} {
@@ -271,6 +188,50 @@ func filters() {
 	only(simple("filters", "sql", sql), "blue", "green")
 }
 
+// selective has one queue, and the last message is one that both consumers take.
+func selective() {
+	var messages []*rocketmq.Message
+	for number, tag := range []string{"red", "green", "blue", "red", "green", "blue", "red"} {
+		made := message("selective", fmt.Sprintf("%s %d", tag, number))
+		made.SetTag(tag)
+		made.AddProperty("number", strconv.Itoa(number))
+		made.SetMessageGroup("one")
+		messages = append(messages, made)
+	}
+	send("selective", messages...)
+	take := func(group string, expression *rocketmq.FilterExpression, wanted ...string) {
+		came := make(chan string, 100)
+		client := selected("selective", group, expression, func(each *rocketmq.MessageView) rocketmq.ConsumerResult {
+			came <- string(each.GetBody())
+			return rocketmq.SUCCESS
+		})
+		var found []string
+		for range wanted {
+			found = append(found, next(came))
+		}
+		check(client.GracefulStop())
+		sort.Strings(found)
+		expect(found, wanted)
+		expect(len(came), 0)
+	}
+	take("by-tag", rocketmq.NewFilterExpression("red || blue"), "blue 2", "blue 5", "red 0", "red 3", "red 6")
+	sql := rocketmq.NewFilterExpressionWithType("number BETWEEN 3 AND 4 OR TAGS = 'red'", rocketmq.SQL92)
+	take("by-sql", sql, "green 4", "red 0", "red 3", "red 6")
+}
+
+// refused is for a login that may not send: it prints why.
+func refused() {
+	client, err := rocketmq.NewProducer(config(""), rocketmq.WithTopics("refused"))
+	check(err)
+	if err = client.Start(); err == nil {
+		_, err = client.Send(context.Background(), message("refused", "body"))
+	}
+	if err == nil {
+		panic("the message was sent")
+	}
+	fmt.Println(strings.Join(strings.Fields(err.Error()), " "))
+}
+
 func retries() {
 	send("retries", message("retries", "bad"), message("retries", "good"))
 	came := make(chan string, 100)
@@ -311,10 +272,13 @@ func redelivery() {
 func inbox() {
 	client := simple("inbox", "inbox", everything)
 	found := map[string]*rocketmq.MessageView{}
-	for _, each := range received(client, 2) {
+	for _, each := range received(client, 3) {
 		found[string(each.GetBody())] = each
 	}
-	expect(len(found), 2)
+	expect(len(found), 3)
+	ofAMQP := found["grüße von AMQP"]
+	expect(ofAMQP.GetKeys(), []string{"from.amqp"})
+	expect(ofAMQP.GetProperties(), map[string]string{"tenant": "blåu"})
 	tagged := found["grüße von Kafka"]
 	expect(*tagged.GetTag(), "red")
 	expect(tagged.GetKeys(), []string{"from.kafka"})

@@ -11,7 +11,10 @@ const { FilterType, TransactionResolution } = packages('rocketmq-client-nodejs/p
 const DEADLINE = 90_000;
 const [address, tls, ...names] = process.argv.slice(2);
 const silent = { info() {}, warn() {}, error() {}, debug() {} };
-const options = { endpoints: address, namespace: '', sslEnabled: tls === 'tls', logger: silent };
+const login = process.env.ACCESS_KEY && { accessKey: process.env.ACCESS_KEY, accessSecret: process.env.SECRET };
+const options = {
+  endpoints: address, namespace: '', sslEnabled: tls === 'tls', logger: silent, sessionCredentials: login || undefined,
+};
 
 function text(message) {
   return message.body.toString();
@@ -63,14 +66,14 @@ async function only(client, ...wanted) {
 }
 
 /** Waits until `listener` has been given so many messages. */
-async function pushed(topic, count, listener) {
+async function pushed(topic, count, listener, group = topic, expression = FilterExpression.SUB_ALL) {
   const came = [];
   let finish;
   const finished = new Promise(resolve => { finish = resolve; });
   const client = new PushConsumer({
     ...options,
-    consumerGroup: topic,
-    subscriptions: new Map([[topic, FilterExpression.SUB_ALL]]),
+    consumerGroup: group,
+    subscriptions: new Map([[topic, expression]]),
     messageListener: {
       async consume(message) {
         came.push(`${text(message)} ${message.deliveryAttempt}`);
@@ -130,6 +133,20 @@ const steps = {
     await client.shutdown();
   },
 
+  /** One of two that are due at the same time. */
+  async recall() {
+    const client = await producer('recall');
+    const deliveryTimestamp = new Date(Date.now() + 5000);
+    const handles = [];
+    for (const body of ['recalled', 'delivered']) {
+      const receipt = await client.send({ topic: 'recall', body: Buffer.from(body), deliveryTimestamp });
+      handles.push(receipt.recallHandle);
+    }
+    await client.recallMessage('recall', handles[0]);
+    await only(await simple('recall'), 'delivered');
+    await client.shutdown();
+  },
+
   async transactions() {
     const client = await producer('transactions');
     for (const body of ['yes', 'no']) {
@@ -161,6 +178,28 @@ const steps = {
     await only(await simple('filters', 'sql', new FilterExpression('length > 3', FilterType.SQL)), 'blue', 'green');
   },
 
+  /** In one queue, the last message is one that both consumers take. */
+  async selective() {
+    const tags = ['red', 'green', 'blue', 'red', 'green', 'blue', 'red'];
+    await send('selective', ...tags.map((tag, number) => (
+      { body: `${tag} ${number}`, tag, properties: new Map([['number', `${number}`]]), messageGroup: 'one' })));
+    const expect = async (group, expression, wanted) => {
+      const [client, came] = await pushed('selective', wanted.length, () => ConsumeResult.SUCCESS, group, expression);
+      await client.shutdown();
+      assert.deepEqual(came.sort(), wanted.map(each => `${each} 1`).sort());
+    };
+    await expect('by-tag', new FilterExpression('red || blue'), ['red 0', 'blue 2', 'red 3', 'blue 5', 'red 6']);
+    const sql = new FilterExpression("number BETWEEN 3 AND 4 OR TAGS = 'red'", FilterType.SQL);
+    await expect('by-sql', sql, ['red 0', 'red 3', 'green 4', 'red 6']);
+  },
+
+  /** For a login that may not send: it prints why. */
+  async refused() {
+    const error = await send('refused', { body: 'body' }).then(() => null, failed => failed);
+    assert(error, 'the message was sent');
+    console.log(`${error}`.replaceAll(/\s+/g, ' '));
+  },
+
   async retries() {
     await send('retries', { body: 'bad' }, { body: 'good' });
     const [client, came] = await pushed(
@@ -188,11 +227,14 @@ const steps = {
 
   async inbox() {
     const client = await simple('inbox');
-    const found = new Map((await received(client, 2)).map(each => [text(each), each]));
+    const found = new Map((await received(client, 3)).map(each => [text(each), each]));
     const tagged = found.get('grüße von Kafka');
     assert.equal(tagged.tag, 'red');
     assert.deepEqual(tagged.keys, ['from.kafka']);
     assert.deepEqual([...tagged.properties], [['tenant', 'röt']]);
+    const ofAmqp = found.get('grüße von AMQP');
+    assert.deepEqual(ofAmqp.keys, ['from.amqp']);
+    assert.deepEqual([...ofAmqp.properties], [['tenant', 'blåu']]);
     assert(found.has('ohne alles'));
     await client.shutdown();
   },

@@ -28,8 +28,11 @@ from posthouse.protocols.rocketmq.names import BROKER, topic_name
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
-"""A topic takes messages with priorities, too, which is not said: clients in Java up to 5.1.0 fail on a type
-that they do not know, and producers are told not to check types."""
+"""A topic takes messages with priorities, too, which is not said to all: clients in Java up to 5.1.0 fail on
+a type that they do not know, and producers are told not to check types."""
+_WITH_PRIORITY: Final = (*_TYPES, MessageType.PRIORITY)
+_CHECKS_UNTIL_TOLD: Final = "PYTHON"
+"""The language of a client that may send before it has read that it is not to check types."""
 _ANY_QUEUE: Final = -1
 
 
@@ -78,8 +81,9 @@ def _answer_route(
     topic: Topic,
     permission: Permission,
 ) -> None:
+    types = _WITH_PRIORITY if rpc.session.software.name == _CHECKS_UNTIL_TOLD else _TYPES
     queues = tuple(
-        _queue(rpc, request.topic, request.endpoints, partition, permission, _TYPES)
+        _queue(rpc, request.topic, request.endpoints, partition, permission, types)
         for partition in range(topic.partitions)
     )
     answer.give(QueryRouteResponse(status=OK, message_queues=queues))

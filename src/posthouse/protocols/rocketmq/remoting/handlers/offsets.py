@@ -116,6 +116,20 @@ async def _search(call: Call, topic: Topic, partition: int, timestamp: int) -> N
     call.answer(fields={"offset": str(offset)})
 
 
+def get_earliest_time(call: Call) -> Coroutine[Any, Any, None]:
+    return _get_earliest_time(call, *_queue(call))
+
+
+async def _get_earliest_time(call: Call, topic: Topic, partition: int) -> None:
+    """When the first message was stored; -1 if there is none."""
+    broker = call.connection.server.broker
+    found = await broker.find_timestamp(topic, partition, 0)
+    if found is None or found.offset >= broker.bounds(topic, partition).stable:
+        call.answer(fields={"timestamp": "-1"})
+    else:
+        call.answer(fields={"timestamp": str(found.timestamp)})
+
+
 def _group(call: Call) -> str:
     group = call.text("consumerGroup")
     check_may_consume(call, group)
