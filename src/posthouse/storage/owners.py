@@ -88,4 +88,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.DUE: _sized(4),
     Space.HALF_MESSAGES: _of_cluster,
     Space.ACCESS_KEYS: _of_cluster,
+    Space.GROUP_MEMBERS: _whole,
 }

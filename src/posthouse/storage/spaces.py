@@ -42,6 +42,8 @@ class Space(IntEnum):
     """What was decided of half messages."""
     ACCESS_KEYS = 31
     """Of users who sign their requests."""
+    GROUP_MEMBERS = 32
+    """Members of groups that move from one broker to another. The next one removes what it has read."""
 
 
 CLUSTER_WIDE = frozenset(
@@ -59,7 +61,14 @@ CLUSTER_WIDE = frozenset(
 """State that every broker of a cluster keeps in memory."""
 
 OF_GROUPS = frozenset(
-    {Space.OFFSETS, Space.GROUPS, Space.STREAMS_GROUPS, Space.SHARE_GROUPS, Space.SHARE_PROGRESS}
+    {
+        Space.OFFSETS,
+        Space.GROUPS,
+        Space.GROUP_MEMBERS,
+        Space.STREAMS_GROUPS,
+        Space.SHARE_GROUPS,
+        Space.SHARE_PROGRESS,
+    }
 )
 """State of the brokers that hold the scopes of the groups."""
 

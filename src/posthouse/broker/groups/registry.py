@@ -5,8 +5,9 @@ Storage keeps the last in `Space.GROUPS`, so that a restart does not prolong the
     key    group in UTF-8
     value  version u8 = 1 | empty since, in ms i64, big-endian
 
-A group without an entry had members when the broker last ran. Members are not stored: after a restart they
-are unknown, join again, and continue from their committed offsets.
+A group without an entry had members when the broker last ran. Members are stored only while their group
+moves to another broker (`handover`): after a restart they are unknown, join again, and continue from their
+committed offsets.
 """
 
 import asyncio
@@ -113,9 +114,11 @@ class Registry:
             group.close(GroupsClosed("the broker is stopping"))
 
     def dismiss(self, is_moving: Callable[[GroupId], bool]) -> None:
-        """Another broker is about to coordinate these groups: answer their waiting members."""
+        """Another broker is about to coordinate these groups: answer their waiting members. What is known of
+        the members is for that broker, so none of them expires here."""
         for group_id, group in self._groups.items():
             if is_moving(group_id):
+                self._alarms.drop(group_id)
                 group.close(NotCoordinator(f"the group {group_id!r} moves to another broker"))
 
     def unload(self, groups: Sequence[GroupId]) -> None:
