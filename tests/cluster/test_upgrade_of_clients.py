@@ -1,8 +1,4 @@
-"""An upgrade as docs/cluster-operations.md has it, under clients: they lose nothing, and show only one error.
-
-Members of groups are not stored. They join again where their group has moved to, and a commit may be refused
-meanwhile.
-"""
+"""An upgrade as docs/cluster-operations.md has it, under clients: they lose nothing, and show no error."""
 
 import asyncio
 import time

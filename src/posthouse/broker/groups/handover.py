@@ -36,8 +36,8 @@ log = logging.getLogger(__name__)
 _COMMIT_BYTES = 1024 * 1024
 """Members of more groups are stored in several commits."""
 _MAX_BYTES = 16 * 1024 * 1024
-"""Members of a larger group join again: it would hold up the commits of all others. It has a hundred thousand
-partitions, or thousands of members."""
+"""Members of a larger group join again: it would hold up the commits of all others. With KIP-848 a partition
+takes 68 bytes, so it has about 200,000 of them."""
 
 
 class GroupHandover:
