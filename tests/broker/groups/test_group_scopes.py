@@ -586,3 +586,30 @@ async def test_members_that_cannot_be_stored_are_forgotten_as_well(at_once: Pair
     at_once.member_storage.may_commit.set()
     await at_once.member.take_scope(SCOPE)
     assert not at_once.member.groups.has_members(GROUP)
+
+
+async def test_members_of_a_broker_that_stops_go_on_at_another_one() -> None:
+    async with pair(group_initial_rebalance_ms=0) as brokers:
+        async with started(brokers.member):
+            await brokers.scopes.take(brokers.member, SCOPE)
+            joined = await classic_member(brokers.member)
+            brokers.member.wake_readers()
+        del brokers.scopes.holders[SCOPE]
+        await brokers.scopes.take(brokers.coordinator, SCOPE)
+        identity = MemberIdentity(member=joined.member, generation=joined.generation)
+        brokers.coordinator.groups.heartbeat(GROUP, identity)
+
+
+async def test_a_broker_that_cannot_store_its_members_stops(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(group_initial_rebalance_ms=0) as brokers, started(brokers.member):
+        await brokers.scopes.take(brokers.member, SCOPE)
+        await classic_member(brokers.member)
+        await brokers.member_storage.barrier()
+        brokers.member_storage.may_commit.clear()
+        stopping = asyncio.create_task(brokers.member._group_scopes.stop())
+        await until(lambda: bool(brokers.member_storage._waiting))
+        _, stored = brokers.member_storage._waiting.popleft()
+        stored.set_exception(Unavailable("the lease is lost"))
+        await asyncio.wait_for(stopping, 30)
+        assert "have to join again: the lease is lost" in caplog.text
+        brokers.member_storage.may_commit.set()

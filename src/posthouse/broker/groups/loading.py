@@ -72,6 +72,11 @@ class GroupLoading:
             self._registry.put(group_id, StreamsGroup(self._rules.streams(group_id), topology))
             self._registry.touched(group_id)
 
+    async def leave_all(self) -> None:
+        """Store the members of all groups, for the brokers that take the scopes when this one has stopped.
+        Raises Unavailable."""
+        await self._handover.leave(each for each, _ in list(self._registry) if self._held.serves(each))
+
     def _dismiss(self, scope: Scope) -> None:
         self._registry.dismiss(lambda group_id: scope_of_group(group_id) == scope)
 
