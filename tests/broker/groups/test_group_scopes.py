@@ -21,6 +21,7 @@ from posthouse.broker.groups.membership import (
 from posthouse.broker.groups.offset_reading import OffsetReading
 from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
 from posthouse.model.errors import (
     CoordinatorLoading,
     GroupNotEmpty,
@@ -34,6 +35,8 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.scopes import COORDINATOR, scope_of_group
 from posthouse.model.topics import Topic
+from posthouse.settings import Settings
+from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 from tests.broker.members import Pair, pair, started
@@ -613,3 +616,16 @@ async def test_a_broker_that_cannot_store_its_members_stops(caplog: pytest.LogCa
         await asyncio.wait_for(stopping, 30)
         assert "have to join again: the lease is lost" in caplog.text
         brokers.member_storage.may_commit.set()
+
+
+async def test_a_broker_that_is_alone_forgets_members_of_a_cluster() -> None:
+    """Of data that was exported."""
+    clock = ManualClock()
+    storage = MemoryStorage(clock)
+    storage._state[Space.GROUP_MEMBERS] = {GROUP.encode(): b"whatever"}
+    broker = Broker(storage, Settings(memory=True), clock)
+    await broker.start()
+    await broker.coordinate()
+    await storage.barrier()
+    assert not storage._state[Space.GROUP_MEMBERS] and not broker.groups.has_members(GROUP)
+    await broker.stop()

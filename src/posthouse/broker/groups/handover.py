@@ -1,9 +1,9 @@
 """Members of groups that move in good order from one broker to another go on as they are.
 
-The broker that gives groups up stores their members (`snapshot_format`) when nothing uses the groups any
-more. The next one removes what it reads, and serves the groups when that is durable. So members that are
-stored are never older than what a broker has served since. A broker that dies stores nothing: members join
-again. Those of streams groups are not stored.
+The broker that gives groups up, or stops, stores their members (`snapshot_format`) when nothing uses the
+groups any more. The next one removes what it reads, and serves the groups when that is durable. So members
+that are stored are never older than what a broker has served since. A broker that dies stores nothing:
+members join again. Those of streams groups are not stored.
 """
 
 import asyncio
@@ -107,6 +107,11 @@ class GroupHandover:
                 found[group_id] = each.group
             await asyncio.sleep(0)
         return found
+
+    def discard(self, stored: Mapping[bytes, bytes]) -> None:
+        """In a broker that is alone, with data from a cluster."""
+        removals = [Put(Space.GROUP_MEMBERS, key, None) for key in stored]
+        self._registry.store_soon([GroupId(key.decode()) for key in stored], removals)
 
     def resume(self, groups: Mapping[GroupId, Snapshot]) -> None:
         """In the turn of the event loop in which the groups are loaded."""

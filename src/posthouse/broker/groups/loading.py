@@ -44,6 +44,7 @@ class GroupLoading:
     def load_all(self) -> None:
         take = self._storage.take_state
         self._offsets.load(take(Space.OFFSETS))
+        self._handover.discard(take(Space.GROUP_MEMBERS))
         self._take(take(Space.GROUPS), take(Space.STREAMS_GROUPS), self._offsets.groups())
 
     async def load(self, scope: Scope, shared: SharedState) -> None:

@@ -74,12 +74,12 @@ class Registry:
     def put(self, group_id: GroupId, group: Group) -> None:
         """Set or replace the group."""
         if isinstance(self._groups.get(group_id), StreamsGroup):
-            self._store([group_id], [drop_topology(group_id)])
+            self.store_soon([group_id], [drop_topology(group_id)])
         self._groups[group_id] = group
 
     def keep_topology(self, group_id: GroupId, group: StreamsGroup) -> None:
         if group.topology is not None:
-            self._store([group_id], [put_topology(group_id, group.topology)])
+            self.store_soon([group_id], [put_topology(group_id, group.topology)])
 
     def forget(self, group_id: GroupId) -> list[Put]:
         """Remove the group at once; returns the operations that make it durable."""
@@ -106,7 +106,7 @@ class Registry:
                 self._note_empty([group_id])
             else:
                 del self._empty_since[group_id]
-                self._store([group_id], [Put(Space.GROUPS, group_id.encode(), None)])
+                self.store_soon([group_id], [Put(Space.GROUPS, group_id.encode(), None)])
 
     def close(self) -> None:
         self._alarms.close()
@@ -141,11 +141,11 @@ class Registry:
         now = self._clock.now_ms()
         value = _VALUE.pack(_VERSION, now)
         self._empty_since |= dict.fromkeys(group_ids, now)
-        self._store(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
+        self.store_soon(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
 
-    def _store(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
-        """Store without making a request wait. If this is lost, offsets live longer than needed, or a streams
-        group without members is taken for a classic one."""
+    def store_soon(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
+        """Store without making a request wait. If this is lost, offsets live longer than needed, a streams
+        group without members is taken for a classic one, or members stay stored that no broker asks for."""
         if not puts:
             return
         try:

@@ -1,4 +1,4 @@
-"""Stored members of a group that moves from one broker to another: see `handover`.
+"""Stored members of a group that moves from one broker of a cluster to another: see `handover`.
 
 Storage has at most one entry for each group in `Space.GROUP_MEMBERS`. Fields are those of `fields`:
 
