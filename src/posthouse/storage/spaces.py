@@ -42,7 +42,7 @@ class Space(IntEnum):
     """What was decided of half messages."""
     ACCESS_KEYS = 31
     """Of users who sign their requests."""
-    GROUP_MEMBERS = 32
+    GROUP_MEMBERS = 33
     """Members of groups that move from one broker to another. The next one removes what it has read."""
 
 

@@ -70,7 +70,7 @@ DECLARE
     -- Numbers of the scopes of namespaces that are named.
     named smallint[] := ARRAY(SELECT substr(name, 12)::smallint FROM unnest(p_scopes) AS name
                                WHERE name LIKE 'namespaces/%');
-    allowed smallint[] := '{1, 5, 13, 14, 19, 32, 11, 12, 27, 28, 29}';
+    allowed smallint[] := '{1, 5, 13, 14, 19, 33, 11, 12, 27, 28, 29}';
     known bigint;
     open_slot smallint;
     data bigint;
