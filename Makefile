@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -107,7 +107,9 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         amqp/test_permissions.py kafka/access/test_every_api.py kafka/codec/test_codec_against_kafka_python.py \
         kafka/codec/test_codec_against_kio.py kafka/codec/test_codec_generator.py \
         kafka/codec/test_codec_hostile_input.py kafka/test_many_topics.py \
-        rocketmq/grpc/messages/test_grpc_messages_against_protobuf.py rocketmq/test_remoting_any_input.py) \
+        rocketmq/grpc/messages/test_grpc_messages_against_protobuf.py rocketmq/grpc/test_grpc_access.py \
+        rocketmq/grpc/test_grpc_any_input.py rocketmq/grpc/test_grpc_logins.py rocketmq/grpc/test_grpc_quotas.py \
+        rocketmq/test_remoting_any_input.py) \
     $(addprefix tests/storage/files/,test_compaction_crash.py test_compaction_power_cut.py test_damage.py \
         test_limits.py) \
     $(addprefix tests/storage/shared/,manifests/test_manifests_beside_upkeep.py test_merging.py test_merging_tiers.py test_reads_beside_upkeep.py \
@@ -149,11 +151,24 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 pytest: $(BIN)/.dev postgres iproute rabbitmqadmin build/versitygw
 	$(BIN)/pytest -n 6 --dist loadgroup --durations 40
 
+# The suite of outbox and inbox on MariaDB, too.
+HAS_MARIADB := test -x /usr/sbin/mariadbd
+mariadb:
+	@$(HAS_MARIADB) || if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	    echo "installing MariaDB for the tests of outbox and inbox ..."; \
+	    (apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -y install mariadb-server) >/dev/null 2>&1 || true; fi
+	@$(HAS_MARIADB) || echo "tests with MariaDB are skipped: it is not installed (apt-get install mariadb-server)"
+
+RELAY_KILLS ?= 60
+test-databases: $(BIN)/.dev postgres mariadb  ## outbox and inbox on PostgreSQL, MariaDB and SQLite, with RELAY_KILLS (60)
+	POSTHOUSE_DATABASES=1 POSTHOUSE_KILLS=$(RELAY_KILLS) $(BIN)/pytest -n 2 tests/consistency
+
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
 
 test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers; fetches 200 MB the first time
-	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py \
+		tests/cluster/test_racks.py
 
 SPARK_TESTS :=
 test-spark-versions: $(BIN)/.dev  ## the Spark tests on every kind of session, with the oldest and the newest PySpark

@@ -33,6 +33,7 @@ _SPARK_PREFIXES = ("PYSPARK_", "SPARK_")
 _KEPT = frozenset(
     {
         "POSTHOUSE_CLUSTER",
+        "POSTHOUSE_DATABASES",
         "POSTHOUSE_FRAMEWORKS",
         "POSTHOUSE_JAVA",
         "POSTHOUSE_KILLS",

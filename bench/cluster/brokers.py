@@ -28,6 +28,10 @@ PostgreSQL, the object store and the clients share the {os.cpu_count()} cores of
 cannot bring more than idle cores. *Waiting for locks* is the share of running statements that were found
 waiting for one, every 20 ms.
 
+Where one broker keeps all cores busy, several are slower: the same load comes in more and smaller groups,
+which *transactions per MB* show, and each costs a call, an upload and turns of an event loop. Three brokers
+miss their aim with 1 MB batches by what their CPU time for a MB grows.
+
 **What more cores bring** is a prediction, and not measured. It takes the CPU time that a MB costs each kind
 of process with one broker. If nothing waited, throughput would end where all cores are busy, or where each
 broker keeps one core busy, because its event loop is one thread. One broker reaches a share of that, and the

@@ -22,6 +22,7 @@ OTHERS = frozenset(
         "DEBUG",
         "KEY",
         "MECHANISM",
+        "OUTBOX_DATABASE",
         "PASSWORD",
         "PASSWORD_FILE",
         "PROFILE",
@@ -34,6 +35,7 @@ OTHERS = frozenset(
         "ONLY",
         # of the tests; "PURE" also of the build
         "CLUSTER",
+        "DATABASES",
         "FRAMEWORKS",
         "JAVA",
         "KILLS",

@@ -81,7 +81,10 @@ class Settings:
         "the database gives one to each name.",
     )
     rack: str | None = _setting(
-        None, str, "Rack or availability zone of the broker, as Kafka clients are told it."
+        None,
+        str,
+        "Rack or availability zone of the broker. Kafka consumers whose client.rack is the same read from "
+        "the brokers of that rack, also what others lead.",
     )
     peer: Address = _setting(
         Address("127.0.0.1", 0),

@@ -14,6 +14,7 @@ from posthouse.broker.half_messages.decisions import BLOCK, KEPT
 from posthouse.broker.half_messages.half_log import TOPIC_NAME
 from posthouse.broker.half_messages.half_message import FullName, HalfMessage, decode
 from posthouse.broker.half_messages.parking import PARKED_TOPIC
+from posthouse.broker.half_messages.proofs import with_proof
 from posthouse.broker.queues.envelope import Envelope
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.topics import NewTopic
@@ -154,7 +155,7 @@ async def test_a_message_is_visible_when_it_is_committed(clock: ManualClock) -> 
         await decide(rig, committed, commit=True)
         await decide(rig, rolled_back, commit=False)
         [[record]] = await batches(rig, topic, 1)
-        assert (record.key, record.value, record.headers) == (b"k", b"yes", HEADERS)
+        assert (record.key, record.value, record.headers) == (b"k", b"yes", with_proof(HEADERS, committed))
         assert record.timestamp == clock.now_ms()
         assert len(rig.broker.half_messages) == 1
         await decide(rig, waiting, commit=True)

@@ -20,13 +20,14 @@ from tests.broker.transactions.producers import Bench, Client
 from tests.storage.stores import crash_copy, file_storage
 
 
-def zero_frames(data: Path, first: int) -> None:
-    """Take out the frames from the one with this index on."""
+def zero_frames(data: Path, first: int, behind: int | None = None) -> None:
+    """Take out the frames from the one with this index on, and before the one with the other."""
     [file] = journal_files(OsDisk(), str(data / "journal"))
     positions = [position for position, _, _ in frames_in(OsDisk(), file)]
     content = bytearray(Path(file.path).read_bytes())
-    length = FRAME_HEADER.unpack_from(content, positions[-1])[3]
-    end = positions[-1] + FRAME_HEADER.size + length
+    last = positions[-1] if behind is None else positions[behind - 1]
+    length = FRAME_HEADER.unpack_from(content, last)[3]
+    end = last + FRAME_HEADER.size + length
     content[positions[first] : end] = bytes(end - positions[first])
     Path(file.path).write_bytes(content)
 

@@ -66,5 +66,6 @@ def test_commands_that_reach_a_broker_take_a_login() -> None:
         if {"ca", "profile"} <= {parameter.name for parameter in command.params}
     }
     assert ("queue", "list") in with_login and ("topic", "list") in with_login
-    local = {"serve", "log", "storage", "profile"}
+    assert ("outbox", "relay") in with_login  # the others of the group reach a database only
+    local = {"serve", "log", "storage", "profile", "outbox"}
     assert {path[0] for path in COMMANDS if path not in with_login} <= local | {"pipeline", "archive"}

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -46,7 +47,7 @@ def need(death: "Death", client: str) -> None:
         pytest.skip(str(java_clients()))
 
 
-def served(place: Path, url: str, name: str) -> ServedBroker:
+def served(place: Path, url: str, name: str, **settings: Any) -> ServedBroker:
     (place / "objects").mkdir(exist_ok=True)
     return ServedBroker(
         place / name,
@@ -54,6 +55,7 @@ def served(place: Path, url: str, name: str) -> ServedBroker:
         objects=f"file://{place}/objects",
         broker_name=name,
         peer="127.0.0.1:0",
+        **settings,
     )
 
 

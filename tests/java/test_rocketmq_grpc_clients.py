@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.rocketmq.grpc_steps import QUICK, STEPS, check_steps, grpc_broker, run_program
+from tests.clients.rocketmq.grpc_steps import (
+    PRIORITIES,
+    QUICK,
+    STEPS,
+    check_steps,
+    grpc_broker,
+    run_program,
+)
 from tests.java import jars
 
 pytestmark = [pytest.mark.xdist_group("java"), pytest.mark.timeout(500)]
@@ -19,4 +26,4 @@ def test_steps(rocketmq_grpc: Path, tls: str, steps: tuple[str, ...], tmp_path: 
     command = jars.java(jars.compiled(PROGRAM, rocketmq_grpc), "Steps", home=home)
     with grpc_broker(tmp_path, has_tls=tls == "tls") as broker:
         command += [broker.address("rocketmq_grpc"), tls]
-        check_steps(broker, partial(run_program, command, home=home), steps)
+        check_steps(broker, partial(run_program, command, home=home), (*steps, PRIORITIES))

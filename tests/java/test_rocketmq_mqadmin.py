@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.client import Client
 from posthouse.listener_settings import Address
-from posthouse.testing import running_broker
+from posthouse.testing import ThreadBroker, running_broker
+from tests.clients.rocketmq.steered_consumer import SteeredConsumer
 from tests.java import jars
 from tests.java.conftest import Program
 
@@ -22,9 +24,15 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def address() -> Iterator[str]:
-    with running_broker(rocketmq=Address("127.0.0.1", 0)) as broker:
-        yield broker.address("rocketmq")
+def broker() -> Iterator[ThreadBroker]:
+    any_port = Address("127.0.0.1", 0)
+    with running_broker(rocketmq=any_port, rocketmq_grpc=any_port) as running:
+        yield running
+
+
+@pytest.fixture
+def address(broker: ThreadBroker) -> str:
+    return broker.address("rocketmq")
 
 
 @pytest.fixture
@@ -91,7 +99,7 @@ def test_the_broker(mqadmin: Run, address: str) -> None:
 def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
     assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
-    assert "maxReconsumeTimes" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
+    assert "retryMaxTimes=3" in mqadmin("updateSubGroup", "-b", address, "-g", "billing", "-r", "3")
     assert "no client consumes" in mqadmin("consumerConnection", "-g", "billing")
     mqadmin("produce", "shop", "orders")
     mqadmin("consume", "billing", "orders")
@@ -111,6 +119,15 @@ def test_groups(mqadmin: Run, address: str, tmp_path: Path) -> None:
     assert "1 clients consume" in mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing")
 
 
+def test_priorities(mqadmin: Run, address: str) -> None:
+    topic = ("updateTopic", "-b", address, "-t", "orders", "-r", "4", "-w", "4", "-a")
+    assert f"create topic to {address} success" in mqadmin(*topic, "+message.type=PRIORITY")
+    assert "lite topics are not supported" in mqadmin(*topic, "+message.type=LITE")
+    group = ("updateSubGroup", "-b", address, "-g", "billing", "--attributes")
+    assert "success" in mqadmin(*group, "+priority.factor=90")
+    assert "between 0 and 100" in mqadmin(*group, "+priority.factor=101")
+
+
 def test_a_group_is_deleted(mqadmin: Run) -> None:
     assert "success" in mqadmin("updateSubGroup", "-c", "posthouse", "-g", "billing")
     assert mqadmin("topicList").split() == ["%RETRY%billing"]
@@ -118,6 +135,33 @@ def test_a_group_is_deleted(mqadmin: Run) -> None:
     assert "delete subscription group [billing]" in deleted
     assert "Exception" not in deleted
     assert mqadmin("topicList").split() == []
+
+
+def test_a_group_of_grpc_consumers(mqadmin: Run, broker: ThreadBroker, tmp_path: Path) -> None:
+    mqadmin("updateTopic", "-c", "posthouse", "-t", "orders", "-r", "1", "-w", "1")
+    with Client(broker.kafka) as client, client.producer("orders") as producer:
+        for value in (b"one", b"two", b"three"):
+            producer.send(value)
+    consumer = SteeredConsumer(broker.address("rocketmq_grpc"), tmp_path / "python", "orders", "billing")
+    try:
+        assert (consumer.ask("receive"), consumer.ask("ack 0")) == ("one", "acknowledged")
+        assert consumer.ask("receive") == "two"
+        connections = mqadmin("consumerConnection", "-g", "billing")
+        assert ("PYTHON" in connections, "V5_" in connections) == (True, True), connections
+        shown = mqadmin("consumerProgress", "-g", "billing")
+        assert ("Consume Diff Total: 2" in shown, "Consume Inflight Total: 1" in shown) == (True, True), shown
+        assert "1 clients consume" in mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing")
+        reset = mqadmin("resetOffsetByTime", "-g", "billing", "-t", "orders", "-s", "0")
+        assert ["posthouse", "0", "0"] in [line.split() for line in reset.splitlines()]
+        assert consumer.ask("ack 1").startswith("refused")
+        assert consumer.ask("receive") == "one"
+        assert "Consume Diff Total: 3" in mqadmin("consumerProgress", "-g", "billing")
+        consumer.end()
+    finally:
+        consumer.kill()
+    deleted = mqadmin("deleteSubGroup", "-c", "posthouse", "-g", "billing", "-r", "true")
+    assert "delete subscription group [billing]" in deleted
+    assert "no client consumes" in mqadmin("consumerConnection", "-g", "billing")
 
 
 def wait_for(file: Path, line: str, times: int) -> None:

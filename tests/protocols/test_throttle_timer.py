@@ -74,3 +74,17 @@ async def test_nothing_to_pay_is_no_wait() -> None:
     timer.extend(0, counted)
     timer.close()
     assert (counted.waits, timer.is_on) == ([], False)
+
+
+async def test_who_is_told_that_it_begins() -> None:
+    begun: list[bool] = []
+    pause = ThrottleTimer(asyncio.get_running_loop(), noop, lambda: begun.append(pause.is_on))
+    pause.extend(0.0)
+    assert begun == []
+    pause.extend(5.0)
+    pause.extend(1.0)
+    assert begun == [True]
+    pause.close()
+    pause.extend(60.0)
+    assert begun == [True]
+    pause.close()

@@ -30,17 +30,13 @@ class LoopMount:
         self._mounted = False
 
     def open(self) -> None:
-        handle, name = tempfile.mkstemp(
-            prefix="posthouse-torture-", suffix=".ext4", dir=_IMAGES if _IMAGES.is_dir() else None
-        )
-        os.ftruncate(handle, self._bytes)
-        os.close(handle)
-        self._image = Path(name)
+        self._image = self._new_image()
+        os.truncate(self._image, self._bytes)
         self.place.mkdir(parents=True, exist_ok=True)
         try:
             # With smaller blocks, as mkfs takes for small file systems, SQLite dies of SIGBUS when its shared
             # memory finds no space: it makes sure of its pages by one byte in each 4 KiB.
-            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", name)
+            _run("mkfs.ext4", "-q", "-F", "-m", "0", "-b", "4096", str(self._image))
             self.mount()
         except BaseException:
             self.close()
@@ -62,15 +58,34 @@ class LoopMount:
         finally:
             os.close(handle)
 
+    def restore_power(self) -> None:
+        """What is on the disk is there again. A process with a mount namespace of its own, as `unshare` makes
+        it, has a copy of the mount, and keeps the file system without power while it lives: then what is
+        mounted is a copy of the disk."""
+        self.unmount()
+        if _run("losetup", "--associated", str(self._image)):
+            copy = self._new_image()
+            _run("cp", "--sparse=always", str(self._image), str(copy))
+            self._image.unlink()
+            self._image = copy
+        self.mount()
+
+    def _new_image(self) -> Path:
+        handle, name = tempfile.mkstemp(
+            prefix="posthouse-torture-", suffix=".ext4", dir=_IMAGES if _IMAGES.is_dir() else None
+        )
+        os.close(handle)
+        return Path(name)
+
     def close(self) -> None:
         if self._mounted:
             self.unmount()
         self._image.unlink(missing_ok=True)
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except FileNotFoundError:
         raise CannotMount(f"{command[0]} is not there") from None
     except subprocess.CalledProcessError as error:

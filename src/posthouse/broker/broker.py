@@ -31,6 +31,7 @@ from posthouse.broker.log_scopes import LogScopes
 from posthouse.broker.log_writer import Appending, LogWriter
 from posthouse.broker.long_poll import LongPoll
 from posthouse.broker.namespace_scopes import NamespaceScopes
+from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.broker.queues.attributes import ReadAttributes, no_attributes
 from posthouse.broker.queues.imported_scopes import imported_scopes
 from posthouse.broker.queues.namespaces import Namespaces
@@ -138,6 +139,7 @@ class Broker:
         """It holds all scopes."""
         held_groups = HeldScopes(OF_GROUPS, has_all=self._is_alone)
         held_transactions = HeldScopes(OF_TRANSACTIONS, has_all=self._is_alone)
+        self.protocol_members = ProtocolMembers()
         self.subscriptions = Subscriptions(
             storage,
             clock,
@@ -145,6 +147,7 @@ class Broker:
             self.wait_for_records,
             self.traffic,
             held_groups,
+            self.protocol_members,
             DeadLetters(storage, clock, self.topics, self.create_topics, self._add_record),
         )
         ids = TransactionalIds()
@@ -158,6 +161,7 @@ class Broker:
             held_groups,
             unstable=lambda group, partition: ids.has_pending_offset(offset_key(group, partition)),
             share_groups=self.subscriptions,
+            protocol_members=self.protocol_members,
         )
         self.oldest_messages = OldestMessages(storage)
         self.transactions = Transactions(

@@ -21,13 +21,15 @@ take 2 µs."""
 class TopicTraffic:
     """Of one topic. Bytes are those of stored batches; in deliveries of queues, those of values."""
 
-    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out")
+    __slots__ = ("bytes_in", "bytes_out", "records_in", "records_out", "records_passed_over")
 
     def __init__(self) -> None:
         self.records_in = 0
         self.bytes_in = 0
         self.records_out = 0
         self.bytes_out = 0
+        self.records_passed_over = 0
+        """By consumers with a filter, though others of their group have asked for them."""
 
 
 _NO_TRAFFIC: Final = TopicTraffic()

@@ -184,8 +184,8 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group, for example to read messages again.
 
-    The group must have no members: stop its consumers first. A group that does not exist is created. If a
-    partition does not have the offset, the nearest one is used.
+    The group must have no members: stop its consumers first; those of RocketMQ go on from there. A group that
+    does not exist is created. If a partition does not have the offset, the nearest one is used.
     """
     topics = _topics(topic)
     given = (to_offset is not None) + (to_time is not None) + (by_duration is not None)
@@ -212,8 +212,8 @@ def reset(
 ) -> None:
     """Move a group to another place, in everything that it reads.
 
-    The group must have no members: stop its consumers first. If a partition does not have the offset, the
-    nearest one is used.
+    The group must have no members: stop its consumers first; those of RocketMQ go on from there. If a
+    partition does not have the offset, the nearest one is used.
     """
     start = _place(to)
     with open_client(context, bootstrap) as client:

@@ -19,6 +19,7 @@ from posthouse.cli import (
     groups,
     half_messages,
     log,
+    outbox,
     pipeline,
     produce,
     profile_command,
@@ -56,6 +57,7 @@ _KAFKA = "Topics and consumer groups (Kafka)"
 _AMQP = "Queues (RabbitMQ)"
 _ACCESS = "Who may do what"
 _MORE = "Files, archives and pipelines"
+_APPLICATIONS = "Databases of applications"
 
 serve_command.register(app, panel=_FIRST)
 produce.register(app, panel=_FIRST)
@@ -79,6 +81,7 @@ app.add_typer(quotas.app, rich_help_panel=_ACCESS)
 app.add_typer(log.app, rich_help_panel=_MORE)
 app.add_typer(storage.app, rich_help_panel=_MORE)
 app.add_typer(archive.app, rich_help_panel=_MORE)
+app.add_typer(outbox.app, rich_help_panel=_APPLICATIONS)
 app.add_typer(pipeline.app, rich_help_panel=_MORE)
 
 

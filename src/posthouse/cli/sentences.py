@@ -26,6 +26,7 @@ _OS_SENTENCES = {
 def explain(error: Exception) -> tuple[str, int]:
     """The sentence and the exit code for an error that reached the top."""
     from posthouse.client.errors import BadArgument, ClientError
+    from posthouse.consistency.errors import ConsistencyError
     from posthouse.model.errors import InvalidConfig, PosthouseError
     from posthouse.spark.errors import SparkError
 
@@ -33,7 +34,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return _usage(error), getattr(error, "exit_code", MISUSED)
     if isinstance(error, BadArgument | InvalidConfig):
         return str(error), MISUSED
-    if isinstance(error, ClientError | PosthouseError | SparkError):
+    if isinstance(error, ClientError | ConsistencyError | PosthouseError | SparkError):
         return str(error), FAILED
     if isinstance(error, OSError):
         return _os_sentence(error), FAILED

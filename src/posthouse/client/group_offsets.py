@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from posthouse.client.cluster import Cluster, TopicInfo
 from posthouse.client.errors import UNKNOWN_TOPIC_CODES, BadArgument, GroupActive, GroupNotFound, refused
 from posthouse.client.group_coordinators import ask_coordinator
-from posthouse.client.groups import GroupInfo, describe_group
+from posthouse.client.groups import GroupInfo, GroupProtocol, describe_group
 from posthouse.client.positions import LATEST, Start, first_offsets, list_offsets
+from posthouse.client.share_groups import move_share_group, shared_progress
 from posthouse.client.topic_partitions import TopicPartition
 from posthouse.protocols.kafka.codec.generated.offset_commit import (
     OffsetCommitRequest,
@@ -34,11 +35,15 @@ class GroupOffset:
     committed: int | None
     end: int
     member: str | None
-    """The member that reads it now."""
+    """The member that reads it now; None in share groups, where all members do."""
+    shared_lag: int | None = None
+    """Of a share group: what is acknowledged above the committed offset does not count."""
 
     @property
     def lag(self) -> int | None:
         """Number of offsets still to be read; unknown before the first commit."""
+        if self.shared_lag is not None:
+            return self.shared_lag
         return None if self.committed is None else max(0, self.end - self.committed)
 
 
@@ -53,8 +58,15 @@ class OffsetChange:
 def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
     """Every partition with a committed offset or a member, in order."""
     topics = {info.name: info for info in cluster.topics()}
-    committed = committed_offsets(cluster, group.name, topics.values())
-    readers = {place: member.id for member in group.members for place in member.partitions}
+    lags: dict[TopicPartition, int] = {}
+    if group.protocol is GroupProtocol.SHARE:
+        shared = shared_progress(cluster, group.name)
+        committed = {place: each.start for place, each in shared.items()}
+        lags = {place: each.lag for place, each in shared.items()}
+        readers: dict[TopicPartition, str] = {}
+    else:
+        committed = committed_offsets(cluster, group.name, topics.values())
+        readers = {place: member.id for member in group.members for place in member.partitions}
     # An assigned topic may have been deleted since.
     places = sorted(
         place
@@ -72,6 +84,7 @@ def group_offsets(cluster: Cluster, group: GroupInfo) -> list[GroupOffset]:
             committed=committed.get(place),
             end=ends[place],
             member=readers.get(place),
+            shared_lag=lags.get(place),
         )
         for place in places
     ]
@@ -87,15 +100,18 @@ def reset_offsets(
 ) -> list[OffsetChange]:
     """Reset the group to `start` in these partitions (None: all of the topic); returns the changes.
 
-    A group that does not exist is created. Raises GroupActive while it has members: they would overwrite the
+    A group that does not exist is created. Raises GroupActive while it has members that would overwrite the
     offsets.
     """
     if not group:
         # Brokers accept it, for clients older than groups.
         raise BadArgument("the name of the group is empty; give one")
-    _check_inactive(cluster, group)
+    is_shared = _check_resettable(cluster, group)
     infos = [cluster.topic(name) for name in topics]
-    committed = committed_offsets(cluster, group, infos)
+    if is_shared:
+        committed = {place: each.start for place, each in shared_progress(cluster, group).items()}
+    else:
+        committed = committed_offsets(cluster, group, infos)
     changes = []
     for info in infos:
         partitions = info.check_partitions(topics[info.name])
@@ -103,7 +119,11 @@ def reset_offsets(
             old = committed.get(TopicPartition(info.name, index))
             changes.append(OffsetChange(topic=info.name, partition=index, old=old, new=offset))
     if not dry_run:
-        commit_offsets(cluster, group, [(info, _new_offsets(info, changes)) for info in infos])
+        wanted = [(info, _new_offsets(info, changes)) for info in infos]
+        if is_shared:
+            move_share_group(cluster, group, {info.name: offsets for info, offsets in wanted})
+        else:
+            commit_offsets(cluster, group, wanted)
     return changes
 
 
@@ -111,14 +131,19 @@ def _new_offsets(info: TopicInfo, changes: Iterable[OffsetChange]) -> dict[int, 
     return {change.partition: change.new for change in changes if change.topic == info.name}
 
 
-def _check_inactive(cluster: Cluster, name: str) -> None:
+def _check_resettable(cluster: Cluster, name: str) -> bool:
+    """Returns whether it is a share group: of those the broker knows which members would follow."""
     try:
-        members = len(describe_group(cluster, name).members)
+        info = describe_group(cluster, name)
     except GroupNotFound:
-        return
+        return False
+    if info.protocol is GroupProtocol.SHARE:
+        return True
+    members = 0 if info.follows_resets else len(info.members)
     if members:
         count = "an active member" if members == 1 else f"{members} active members"
         raise GroupActive(f"group {name!r} has {count}; stop its consumers and try again", _NON_EMPTY)
+    return False
 
 
 def committed_offsets(cluster: Cluster, group: str, topics: Iterable[TopicInfo]) -> dict[TopicPartition, int]:

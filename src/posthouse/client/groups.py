@@ -1,8 +1,8 @@
 """Consumer groups: list, describe and delete them.
 
-There are three protocols: in a classic group the members assign the partitions, in a consumer group the
-broker does, in a streams group it assigns the tasks of a Kafka Streams application. A group is described by
-the API of its protocol; here they look the same.
+There are four protocols: in a classic group the members assign the partitions, in a consumer group the
+broker does, in a streams group it assigns the tasks of a Kafka Streams application, and in a share group all
+members read all partitions. A group is described by the API of its protocol; here they look the same.
 """
 
 import time
@@ -38,6 +38,12 @@ from posthouse.protocols.kafka.codec.generated.list_groups import (
     ListGroupsRequest,
     ListGroupsResponse,
 )
+from posthouse.protocols.kafka.codec.generated.share_group_describe import DescribedGroup as ShareGroup
+from posthouse.protocols.kafka.codec.generated.share_group_describe import Member as ShareMember
+from posthouse.protocols.kafka.codec.generated.share_group_describe import (
+    ShareGroupDescribeRequest,
+    ShareGroupDescribeResponse,
+)
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import DescribedGroup as StreamsGroup
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import Member as StreamsMember
 from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
@@ -47,14 +53,15 @@ from posthouse.protocols.kafka.codec.generated.streams_group_describe import (
 
 _PAUSE_SECONDS = 0.1
 
-Described = ConsumerGroup | ClassicGroup | StreamsGroup
-DescribedT = TypeVar("DescribedT", ConsumerGroup, ClassicGroup, StreamsGroup)
+Described = ConsumerGroup | ClassicGroup | StreamsGroup | ShareGroup
+DescribedT = TypeVar("DescribedT", ConsumerGroup, ClassicGroup, StreamsGroup, ShareGroup)
 
 
 class GroupProtocol(StrEnum):
     CLASSIC = "classic"
     CONSUMER = "consumer"
     STREAMS = "streams"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +83,8 @@ class GroupInfo:
     assignor: str
     """The assignor; empty while it is undecided."""
     members: Sequence[GroupMember]
+    follows_resets: bool = False
+    """Its members, if it has some, go on where it is reset to: they are of a protocol that is not Kafka's."""
 
 
 def list_groups(cluster: Cluster) -> list[GroupInfo]:
@@ -88,7 +97,8 @@ def list_groups(cluster: Cluster) -> list[GroupInfo]:
         consumers = _consumer_groups(connection, names.get(GroupProtocol.CONSUMER, []))
         classics = _classic_groups(connection, names.get(GroupProtocol.CLASSIC, []))
         streams = _streams_groups(connection, names.get(GroupProtocol.STREAMS, []))
-        described: list[Described] = [*consumers, *classics, *streams]
+        shares = _share_groups(connection, names.get(GroupProtocol.SHARE, []))
+        described: list[Described] = [*consumers, *classics, *streams, *shares]
         # A listed group may be deleted before it is described, or move to another broker.
         infos = [_info(each) for each in described if not _is_missing(each.error_code) and not _moves(each)]
         infos += [info for each in described if _moves(each) and (info := _found(cluster, each.group_id))]
@@ -111,6 +121,9 @@ def describe_group(cluster: Cluster, name: str) -> GroupInfo:
         streams = _described(cluster, name, _streams_groups)
         if not _is_missing(streams.error_code):
             return _streams_info(streams)
+        share = _described(cluster, name, _share_groups)
+        if not _is_missing(share.error_code):
+            return _share_info(share)
     return _classic_info(classic)
 
 
@@ -169,6 +182,8 @@ def _moves(group: Described) -> bool:
 def _info(group: Described) -> GroupInfo:
     if isinstance(group, ConsumerGroup):
         return _consumer_info(group)
+    if isinstance(group, ShareGroup):
+        return _share_info(group)
     return _streams_info(group) if isinstance(group, StreamsGroup) else _classic_info(group)
 
 
@@ -189,6 +204,12 @@ def _streams_groups(connection: BrokerConnection, names: list[str]) -> list[Stre
     if not names:
         return []
     return connection.ask(StreamsGroupDescribeRequest(group_ids=names), StreamsGroupDescribeResponse).groups
+
+
+def _share_groups(connection: BrokerConnection, names: list[str]) -> list[ShareGroup]:
+    if not names:
+        return []
+    return connection.ask(ShareGroupDescribeRequest(group_ids=names), ShareGroupDescribeResponse).groups
 
 
 def _is_missing(code: int) -> bool:
@@ -216,6 +237,20 @@ def _classic_info(group: ClassicGroup) -> GroupInfo:
         protocol=GroupProtocol.CLASSIC,
         assignor=group.protocol_data,
         members=[_classic_member(member) for member in group.members],
+        # Those of Kafka's protocol have said which type theirs is.
+        follows_resets=bool(group.members) and not group.protocol_type,
+    )
+
+
+def _share_info(group: ShareGroup) -> GroupInfo:
+    if group.error_code:
+        raise refused(group.error_code, group.error_message, group.group_id)
+    return GroupInfo(
+        name=group.group_id,
+        state=group.group_state,
+        protocol=GroupProtocol.SHARE,
+        assignor="",
+        members=[_share_member(member) for member in group.members],
     )
 
 
@@ -260,6 +295,20 @@ def _consumer_member(member: Member) -> GroupMember:
         client=member.client_id,
         host=_host(member.client_host),
         partitions=_partitions(member.assignment),
+    )
+
+
+def _share_member(member: ShareMember) -> GroupMember:
+    return GroupMember(
+        id=member.member_id,
+        instance=None,
+        client=member.client_id,
+        host=_host(member.client_host),
+        partitions=sorted(
+            TopicPartition(topic.topic_name, index)
+            for topic in member.assignment.topic_partitions
+            for index in topic.partitions
+        ),
     )
 
 

@@ -163,6 +163,12 @@ class TopicConfig:
         "Whether an index finds records by key and message id; without it a search reads the topic. Topics "
         "that RocketMQ clients create have it. No effect in a cluster.",
     )
+    rocketmq_priority_enable: bool = _key(
+        False,
+        boolean(),
+        "Whether RocketMQ's consumers (those of the gRPC protocol) get messages of partitions with high "
+        "numbers first. The first message with a priority sets it; false, set before, refuses such messages.",
+    )
     compression_type: CompressionType = _key(
         CompressionType.PRODUCER,
         choice(CompressionType),

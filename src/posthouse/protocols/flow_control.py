@@ -201,18 +201,20 @@ class FlowControl:
         held: Callable[[], int],
         go_on: Callable[[], None],
         abort: Callable[[], None],
+        throttled: Callable[[], None] = noop,
     ) -> None:
         """`held` returns the bytes that the protocol holds beyond those in flight: incomplete frames and
         unfinished responses. `go_on` is called when a throttle is over or the budget has room again: the
         protocol resumes what it held back, and calls `regulate`. `abort` closes the connection if it is
-        stalled and holds memory that others need."""
+        stalled and holds memory that others need. `throttled` is called when a throttle begins: protocols
+        whose handlers work for a while call `regulate` then, others do so after each request."""
         self._transport = transport
         self._limit = limit
         self._is_behind = is_behind
         self._held = held
         self.account = budget.account(peer, go_on, abort)
         self.outbox = Outbox(loop, transport, limit, self.account, self.count)
-        self.throttle = ThrottleTimer(loop, go_on)
+        self.throttle = ThrottleTimer(loop, go_on, throttled)
         self.pace = Pace()
         """Receive rate; the protocol counts the bytes."""
         self.in_flight = 0

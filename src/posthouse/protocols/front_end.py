@@ -9,7 +9,6 @@ from posthouse.loaded_settings import SettingSource
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.direct_channel import DirectChannels
 from posthouse.protocols.gate import Gate
-from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.listener import ConnectionFactory as ConnectionFactory
 from posthouse.protocols.loop_delay import LoopDelay
 from posthouse.protocols.membership import Membership
@@ -17,7 +16,6 @@ from posthouse.protocols.peer_traffic import PeerTraffic
 from posthouse.protocols.relay import Relay
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.served import ServedListeners
-from posthouse.protocols.share_members import ShareMemberships
 from posthouse.protocols.transfer import Transfer
 from posthouse.settings import Settings
 
@@ -38,8 +36,6 @@ class Backend:
     """Of all front ends, this one's among them; filled when all are built."""
     direct_channels: DirectChannels = field(default_factory=DirectChannels)
     """For front ends that change queues and exchanges without a session of their own."""
-    share_memberships: ShareMemberships = field(default_factory=ShareMemberships)
-    group_users: GroupUsers = field(default_factory=GroupUsers)
     membership: Membership | None = None
     """None for a broker that does not share its storage."""
     relay: Relay | None = None

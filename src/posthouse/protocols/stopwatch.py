@@ -1,9 +1,11 @@
 """Time that the event loop spends on one client."""
 
 import time
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
+
+from posthouse.protocols.noop import noop
 
 T = TypeVar("T")
 
@@ -32,17 +34,27 @@ class Stopwatch:
 class Timed(Coroutine[Any, Any, T]):
     """A coroutine whose steps are timed. It needs a task of its own: awaiting it would not time its steps."""
 
-    def __init__(self, inner: Coroutine[Any, Any, T], stopwatch: Stopwatch) -> None:
+    def __init__(
+        self, inner: Coroutine[Any, Any, T], stopwatch: Stopwatch, stepped: Callable[[], object] = noop
+    ) -> None:
+        """`stepped` is called after each step."""
         self._inner = inner
         self._stopwatch = stopwatch
+        self._stepped = stepped
 
     def send(self, value: Any) -> Any:
-        with self._stopwatch:
-            return self._inner.send(value)
+        try:
+            with self._stopwatch:
+                return self._inner.send(value)
+        finally:
+            self._stepped()
 
     def throw(self, *error: Any) -> Any:
-        with self._stopwatch:
-            return self._inner.throw(*error)
+        try:
+            with self._stopwatch:
+                return self._inner.throw(*error)
+        finally:
+            self._stepped()
 
     def close(self) -> None:
         self._inner.close()

@@ -15,11 +15,14 @@ class Waits(Protocol):
 
 
 class ThrottleTimer:
-    """`over` is called when the time has passed."""
+    """`over` is called when the time has passed, `begun` when there is some to wait."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, over: Callable[[], None]) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, over: Callable[[], None], begun: Callable[[], None] = noop
+    ) -> None:
         self._loop = loop
         self._over = over
+        self._begun = begun
         self._timer: asyncio.TimerHandle | None = None
         self._waits: Waits | None = None
         """Counts the wait that began at `_since` and lasts to `_until`; None where no wait is counted."""
@@ -40,13 +43,14 @@ class ThrottleTimer:
             self._timer.cancel()
         self.is_on = True
         self._timer = self._loop.call_later(seconds, self._end)
+        self._begun()
 
     def close(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._end_wait()
-        self._over = noop
+        self._over = self._begun = noop
 
     def _begin_wait(self, seconds: float, waits: Waits) -> None:
         now = self._loop.time()

@@ -21,6 +21,15 @@ def encode_section(headers: Sequence[tuple[bytes, bytes | None]]) -> bytes:
     return b"".join(parts)
 
 
+def with_first(section: bytes, name: bytes, value: bytes) -> bytes:
+    """The section with one more header before the others. Raises CorruptBatch for an invalid one."""
+    try:
+        count, pos = read_varint(section, 0)
+    except IndexError:
+        raise CorruptBatch("headers are cut off") from None
+    return b"".join((_size(count + 1), _size(len(name)), name, _size(len(value)), value, section[pos:]))
+
+
 def _size(value: int) -> bytes:
     return _SMALL[value] if value < _SMALL_LIMIT else write_varint(value)
 

@@ -87,6 +87,7 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.REFERRALS: _of_cluster,
     Space.DUE: _sized(4),
     Space.HALF_MESSAGES: _of_cluster,
+    Space.SALVAGED: _first(_PARTITION_SIZE),
     Space.ACCESS_KEYS: _of_cluster,
     Space.GROUP_MEMBERS: _whole,
 }

@@ -42,6 +42,8 @@ class Space(IntEnum):
     """What was decided of half messages."""
     ACCESS_KEYS = 31
     """Of users who sign their requests."""
+    SALVAGED = 32
+    """Where the batches begin that recovery has kept without a commit that proves them: by partition."""
     GROUP_MEMBERS = 33
     """Members of groups that move from one broker to another. The next one removes what it has read."""
 

@@ -321,9 +321,9 @@ async def test_oldest_first_is_the_same_the_other_way_round() -> None:
             await rig.index.catch_up()
         await write(rig, topic.partition(0), b"a")
         query = NameQuery(Name(NameKind.KEY, b"a"))
-        rising = [place async for place in rig.index.places(topic.partition(0), query, 0, 21)]
+        rising = [place async for place in rig.index.search(query)(topic.partition(0), 0, 21)]
         falling = [
-            place async for place in rig.index.places(topic.partition(0), query, 0, 21, newest_first=True)
+            place async for place in rig.index.search(query)(topic.partition(0), 0, 21, newest_first=True)
         ]
         assert falling == rising[::-1]
         assert [place.first for place in rising] == [*range(0, 20, 2), 20]

@@ -203,7 +203,7 @@ class IndexMachine(RuleBasedStateMachine):
             found: set[int] = set()
             last = first
             query = NameQuery(Name(NameKind.KEY, key))
-            async for place in self.rig.index.places(self.topic.partition(0), query, first, bounds.end):
+            async for place in self.rig.index.search(query)(self.topic.partition(0), first, bounds.end):
                 assert last <= place.first < place.end <= bounds.end
                 last = place.end
                 found |= set(range(place.first, place.end))

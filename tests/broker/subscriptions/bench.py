@@ -21,7 +21,8 @@ ANN, BOB = MemberId("ann"), MemberId("bob")
 class Bench:
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.broker = Broker(MemoryStorage(self.clock), Settings(memory=True), self.clock)
+        self.storage = MemoryStorage(self.clock)
+        self.broker = Broker(self.storage, Settings(memory=True), self.clock)
         self.subscriptions = self.broker.subscriptions
 
     async def start(self) -> None:

@@ -22,6 +22,8 @@ from tests.certificates import Authority
 QUICK = ("exchange", "ordered", "delayed", "transactions", "takeover", "filters", "redelivery", "inbox")
 STEPS = (*QUICK, "retries")
 """All of them. A retry waits 10 s, and a message 30 s more until it is a dead letter."""
+PRIORITIES = "priorities"
+"""A step of those whose clients have them."""
 
 thorough = pytest.mark.skipif(not os.environ.get("POSTHOUSE_JAVA"), reason="takes a minute: make test-java")
 

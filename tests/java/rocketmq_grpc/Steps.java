@@ -38,7 +38,7 @@ public class Steps {
         void run() throws Exception;
     }
 
-    static final Map<String, Step> STEPS = Map.of(
+    static final Map<String, Step> STEPS = new HashMap<>(Map.of(
         "exchange", Steps::exchange,
         "ordered", Steps::ordered,
         "delayed", Steps::delayed,
@@ -48,7 +48,11 @@ public class Steps {
         "filters", Steps::filters,
         "retries", Steps::retries,
         "redelivery", Steps::redelivery,
-        "inbox", Steps::inbox);
+        "inbox", Steps::inbox));
+
+    static {
+        STEPS.put("priorities", Steps::priorities);
+    }
 
     public static void main(String[] arguments) throws Exception {
         configuration = ClientConfiguration.newBuilder()
@@ -218,6 +222,19 @@ public class Steps {
         try (SimpleConsumer consumer = simple("delayed")) {
             expect(text(received(consumer, 1).get(0)), "later");
             expect(System.currentTimeMillis() >= due, true);
+        }
+    }
+
+    static void priorities() throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (int priority : new int[] {1, 3, 2, 0, 3, 9}) {
+            messages.add(message("priorities", "priority " + priority).setPriority(priority).build());
+        }
+        send("priorities", messages);
+        try (SimpleConsumer consumer = simple("priorities")) {
+            List<Integer> found = new ArrayList<>();
+            for (MessageView each : received(consumer, 6)) found.add(each.getPriority().get());
+            expect(found, List.of(3, 3, 9, 2, 1, 0)); // there are four queues: 9 is as high as 3
         }
     }
 

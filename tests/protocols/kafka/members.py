@@ -226,6 +226,7 @@ async def member(
     storage: Storage | None = None,
     *,
     coordinates: bool = True,
+    own: ClusterBroker = OWN,
     **settings: Any,
 ) -> AsyncIterator[App]:
     """An app whose Kafka listener is that of a member. Its broker coordinates, too, so that a test can make
@@ -235,7 +236,7 @@ async def member(
         on_any_port(memory=True, **settings),
         storage=storage or CoordinatorStorage(SystemClock()),
         membership=Membership(
-            own=OWN,
+            own=own,
             view=lambda: known.view,
             member=MemberStanding(lambda: known.is_cut_off),
         ),

@@ -1,6 +1,7 @@
 """A client of the remoting protocol that does what it is told: requests by code, fields and body."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Self
@@ -17,7 +18,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
 )
 from posthouse.protocols.rocketmq.codec.properties import decode_properties, encode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, decode_stored_messages
-from posthouse.testing import AsyncBroker
+from posthouse.testing.listener_addresses import ListenerAddresses
 
 DEADLINE = 30.0
 """In seconds. Only a failure reaches it."""
@@ -41,9 +42,15 @@ class RemotingClient:
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def open(cls, address: str, serialization: Serialization = Serialization.JSON) -> Self:
+    async def open(
+        cls,
+        address: str,
+        serialization: Serialization = Serialization.JSON,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> Self:
         where = Address.parse(address)
-        reader, writer = await asyncio.open_connection(where.host, where.port, limit=2**24)
+        reader, writer = await asyncio.open_connection(where.host, where.port, limit=2**24, ssl=tls)
         return cls(reader, writer, serialization)
 
     async def close(self) -> None:
@@ -199,7 +206,7 @@ def group(name: str, **subscriptions: str) -> ConsumerGroup:
 
 @asynccontextmanager
 async def client_of(
-    broker: AsyncBroker, serialization: Serialization = Serialization.JSON
+    broker: ListenerAddresses, serialization: Serialization = Serialization.JSON
 ) -> AsyncIterator[RemotingClient]:
     client = await RemotingClient.open(broker.address("rocketmq"), serialization)
     try:

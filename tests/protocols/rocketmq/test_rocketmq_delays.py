@@ -35,7 +35,10 @@ def test_retries_wait_longer_each_time() -> None:
         ({"TIMER_DELIVER_MS": str(NOW + 1)}, NOW + 1),
         ({"TIMER_DELIVER_MS": str(NOW)}, None),
         ({"TIMER_DELIVER_MS": "1"}, None),
-        ({"DELAY": "3", "TIMER_DELAY_SEC": "2", "TIMER_DELAY_MS": "1"}, NOW + 1),
+        ({"TIMER_DELAY_SEC": "2", "TIMER_DELAY_MS": "1"}, NOW + 1),
+        # As a consumer sends a delayed message back.
+        ({"DELAY": "3", "TIMER_DELIVER_MS": "1", "TIMER_DELAY_MS": "1"}, NOW + 10_000),
+        ({"DELAY": "0", "TIMER_DELAY_MS": "1"}, NOW + 1),
     ],
 )
 def test_when_a_message_is_due(properties: dict[str, str], due: int | None) -> None:

@@ -1,8 +1,11 @@
 """Messages as records and back, and records of other protocols. See test_remoting_pull for more of those."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from posthouse.broker.half_messages.proofs import with_proof
+from posthouse.broker.schedule.entry import LATEST_MS
 from posthouse.protocols.rocketmq.codec.codes import KEYS, WAIT
 from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import LONGEST_PROPERTIES as LONGEST_STORED
@@ -34,9 +37,23 @@ def record(headers: bytes, *, key: bytes | None = None, value: bytes = b"body") 
 
 
 @few(300)
-@given(st.binary(max_size=30), properties, int32s, int32s, int64s, st.builds(bytes.__add__, hosts, ports))
+@given(
+    st.binary(max_size=30),
+    properties,
+    int32s,
+    int32s,
+    int64s,
+    st.builds(bytes.__add__, hosts, ports),
+    st.none() | st.integers(0, LATEST_MS),
+)
 def test_round_trip(
-    body: bytes, properties: dict[str, str], flag: int, times: int, born_at: int, born_host: bytes
+    body: bytes,
+    properties: dict[str, str],
+    flag: int,
+    times: int,
+    born_at: int,
+    born_host: bytes,
+    due_ms: int | None,
 ) -> None:
     message = Message(
         body=body,
@@ -45,12 +62,22 @@ def test_round_trip(
         reconsume_times=times,
         born_at=born_at,
         born_host=born_host,
+        due_ms=due_ms,
     )
     found = message_of(record(record_headers(message), key=record_key(properties), value=body))
     message.properties = {
         name: value for name, value in properties.items() if name != WAIT and name not in DELAYS
     }
+    if due_ms is not None:
+        message.properties["TIMER_DELIVER_MS"] = str(due_ms)
     assert found == message
+
+
+def test_what_proves_a_half_message_is_no_property() -> None:
+    message = Message(body=b"body", properties={"TAGS": "red"}, born_at=5, reconsume_times=2)
+    assert message_of(record(with_proof(record_headers(message), 7))) == message
+    foreign = with_proof(encode_section([(b"TAGS", b"red")]), 7)
+    assert message_of(record(foreign)).properties == {"TAGS": "red"}
 
 
 headers = st.lists(
@@ -100,6 +127,23 @@ def test_a_key_that_is_no_text_is_left_out() -> None:
 def test_headers_that_look_like_those_of_the_broker_are_left_out() -> None:
     foreign = encode_section([(b"posthouse.x", b"1"), (b"rocketmq.x", b"1"), (b"amqp.x", b"1"), (b"x", b"1")])
     assert message_of(record(foreign)).properties == {"x": "1"}
+
+
+def test_where_a_dead_letter_comes_from_is_kept() -> None:
+    foreign = encode_section([(b"posthouse.dead-topic", b"t"), (b"posthouse.dead-offset", b"5")])
+    found = message_of(record(foreign)).properties
+    assert found == {"posthouse.dead-topic": "t", "posthouse.dead-offset": "5"}
+
+
+@pytest.mark.parametrize(
+    ("text", "due"),
+    [(b"5", 5), (b"", None), (b"x", None), (b"-5", None), (b"9" * 17, None), (b"\xc2\xb2", None)],
+)
+def test_when_a_message_was_due(text: bytes, due: int | None) -> None:
+    """As any producer can write it."""
+    [fixed] = decode_section(record_headers(Message(body=b"", properties={}, born_at=0)))
+    for headers in ([(b"TIMER_DELIVER_MS", text)], [(b"TIMER_DELIVER_MS", text), fixed]):
+        assert message_of(record(encode_section(headers))).due_ms == due
 
 
 def test_what_fits_is_kept() -> None:

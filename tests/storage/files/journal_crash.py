@@ -18,6 +18,7 @@ from posthouse.storage.files.journal.reader import frames_in
 from posthouse.storage.files.system.disk import OsDisk
 from posthouse.storage.files.verify import Finding, Verification
 from posthouse.storage.operations import Put, Refer, Run
+from posthouse.storage.salvaged import decode_offset, salvaged_key
 from posthouse.storage.spaces import Space
 from tests.alarms import alarms
 from tests.storage.batches import append, make_topic, read_all
@@ -161,9 +162,11 @@ async def check_kept(
         assert await served(storage, crash) == everything(crash)
         assert storage.has_lost_commits == has_lost_commits
         await storage.forget_lost_commits()
+        salvaged = storage.take_state(Space.SALVAGED)
         for index in (0, 1):
             end = crash.acked[crash.topic.partition(index)]
             if lost[index] < end:
+                assert decode_offset(salvaged[salvaged_key(crash.topic.partition(index))]) == lost[index]
                 assert f"orders-{index}: offsets {lost[index]} to {end - 1} are kept" in caplog.text
         await storage.commit([append(crash.topic.partition(0), b"next")])
     caplog.clear()

@@ -38,8 +38,7 @@ class PowerCut(Kind):
         broker.kill()
         self._last_words += errors_in(arena.recipe.log)[before:]
         await arena.stop_clients()
-        self._mount.unmount()
-        self._mount.mount()
+        self._mount.restore_power()
 
     def close(self) -> None:
         if self._mount is not None:

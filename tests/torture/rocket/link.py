@@ -1,9 +1,17 @@
 """A connection of a RocketMQ client, one request at a time."""
 
 import asyncio
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Final, Self
 
+from posthouse.protocols.rocketmq.codec.bodies import (
+    MessageQueue,
+    QueueLocks,
+    decode_consumer_list,
+    decode_locked_queues,
+    encode_queue_locks,
+)
 from posthouse.protocols.rocketmq.codec.codes import (
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,
@@ -14,6 +22,7 @@ from posthouse.protocols.rocketmq.codec.commands import Command
 from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_command
 from posthouse.protocols.rocketmq.codec.heartbeats import Heartbeat, encode_heartbeat
 from posthouse.protocols.rocketmq.codec.properties import encode_properties
+from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage, decode_stored_messages
 from tests.checker.history import Partition
 from tests.torture.brokers import Addresses
 from tests.torture.workloads import Refused
@@ -22,6 +31,9 @@ PRODUCERS: Final = "producers"
 READERS: Final = "readers"
 COMMIT: Final = 8
 ROLL_BACK: Final = 12
+DEAD: Final = -1
+"""The delay level of a message that is not tried again."""
+_BROKER: Final = "posthouse"
 _READ_BYTES: Final = 65536
 _NO_SUSPENSION_WITH_SUBSCRIPTION: Final = 4
 _PULLED: Final = (
@@ -92,9 +104,15 @@ class RocketLink:
                 self._received = self._decoder.feed(data)
         return self._received.pop(0)
 
-    async def heartbeat(self, client: str) -> None:
-        beat = Heartbeat(client=client, producer_groups=(PRODUCERS,))
+    async def heartbeat(self, beat: Heartbeat) -> None:
         await self.ask(RequestCode.HEART_BEAT, {}, encode_heartbeat(beat))
+
+    async def leave(self, client: str, group: str) -> None:
+        await self.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": client, "consumerGroup": group})
+
+    async def members(self, group: str) -> tuple[str, ...]:
+        answer = await self.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+        return decode_consumer_list(answer.body)
 
     async def send(
         self,
@@ -103,11 +121,13 @@ class RocketLink:
         properties: dict[str, str],
         *,
         code: RequestCode = RequestCode.SEND_MESSAGE_V2,
+        more: dict[str, str] | None = None,
     ) -> Command:
+        """`more` are further fields."""
         topic, queue = partition
         fields = {"a": PRODUCERS, "b": topic, "d": "4", "e": str(queue), "f": "0", "h": "0"}
         fields["i"] = encode_properties(properties)
-        return await self.ask(code, fields, body)
+        return await self.ask(code, fields | (more or {}), body)
 
     async def prepare(self, partition: Partition, body: bytes) -> str:
         """The place of the half message."""
@@ -128,22 +148,55 @@ class RocketLink:
         }
         await self.ask(RequestCode.END_TRANSACTION, fields)
 
-    async def pull(self, partition: Partition, offset: int) -> tuple[bytes, int, int]:
-        """Messages in log format, the offset to go on from, and the end."""
-        topic, queue = partition
-        fields = {
-            "consumerGroup": READERS,
-            "topic": topic,
-            "queueId": str(queue),
+    async def pull(
+        self, partition: Partition, offset: int, group: str = READERS, most: int = 64
+    ) -> tuple[Sequence[StoredMessage], int, int]:
+        """Messages, the offset to go on from, and the end."""
+        fields = group_fields(group, partition) | {
             "queueOffset": str(offset),
-            "maxMsgNums": "64",
+            "maxMsgNums": str(most),
             "sysFlag": str(_NO_SUSPENSION_WITH_SUBSCRIPTION),
             "subscription": "*",
         }
-        answer = await self.ask(
-            RequestCode.PULL_MESSAGE,
-            fields,
-            expected=_PULLED,
-        )
+        answer = await self.ask(RequestCode.PULL_MESSAGE, fields, expected=_PULLED)
         body = bytes(answer.body) if answer.code == ResponseCode.SUCCESS else b""
-        return body, int(answer.fields["nextBeginOffset"]), int(answer.fields["maxOffset"])
+        messages = decode_stored_messages(body)
+        return messages, int(answer.fields["nextBeginOffset"]), int(answer.fields["maxOffset"])
+
+    async def committed(self, group: str, partition: Partition) -> int:
+        """Where the group goes on. 0 is what a group without an offset is told, too."""
+        answer = await self.ask(RequestCode.QUERY_CONSUMER_OFFSET, group_fields(group, partition))
+        return int(answer.fields["offset"])
+
+    async def commit(self, group: str, partition: Partition, offset: int) -> None:
+        fields = group_fields(group, partition) | {"commitOffset": str(offset)}
+        await self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+
+    async def send_back(self, group: str, message: StoredMessage, *, level: int, most_retries: int) -> None:
+        """To be tried again after the delay of that level."""
+        fields = {
+            "group": group,
+            "offset": str(message.position),
+            "delayLevel": str(level),
+            "originTopic": message.topic,
+            "maxReconsumeTimes": str(most_retries),
+        }
+        await self.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields)
+
+    async def lock(self, group: str, client: str, queues: Sequence[Partition]) -> list[Partition]:
+        """Those that the client holds now."""
+        answer = await self.ask(RequestCode.LOCK_BATCH_MQ, {}, _locks(group, client, queues))
+        return [(each.topic, each.queue) for each in decode_locked_queues(answer.body)]
+
+    async def unlock(self, group: str, client: str, queues: Sequence[Partition]) -> None:
+        await self.ask(RequestCode.UNLOCK_BATCH_MQ, {}, _locks(group, client, queues))
+
+
+def group_fields(group: str, partition: Partition) -> dict[str, str]:
+    topic, queue = partition
+    return {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
+
+
+def _locks(group: str, client: str, queues: Sequence[Partition]) -> bytes:
+    wanted = [MessageQueue(topic=topic, broker=_BROKER, queue=queue) for topic, queue in queues]
+    return encode_queue_locks(QueueLocks(group=group, client=client, queues=tuple(wanted)))

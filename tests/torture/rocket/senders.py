@@ -8,11 +8,12 @@ from typing import Final
 
 from posthouse.protocols.rocketmq.codec.batch_bodies import BatchMessage, encode_batch
 from posthouse.protocols.rocketmq.codec.codes import TIMER_DELAY_MS, RequestCode
+from posthouse.protocols.rocketmq.codec.heartbeats import Heartbeat
 from posthouse.protocols.rocketmq.codec.stored_messages import decode_stored_messages
 from tests.checker.history import End, Outcome, Partition, Send
 from tests.torture.brokers import Addresses
 from tests.torture.recording import Recorder
-from tests.torture.rocket.link import NotStored, RocketLink
+from tests.torture.rocket.link import PRODUCERS, NotStored, RocketLink
 from tests.torture.stream.links import decode_value, encode_value
 from tests.torture.workloads import RETRY_SECONDS
 
@@ -102,14 +103,15 @@ class HalfSender:
         self._recorder = recorder
         self._partitions = partitions
         self._random = random
-        self._client = f"client-{recorder.process()}"
+        client = f"client-{recorder.process()}"
+        self._heartbeat = Heartbeat(client=client, producer_groups=(PRODUCERS,))
         self._open: dict[int, _Half] = {}
         """By value: those whose decision the broker has not acknowledged."""
         self.committed: set[int] = set()
 
     async def live(self, addresses: Addresses) -> None:
         async with RocketLink(addresses) as link:
-            await link.heartbeat(self._client)
+            await link.heartbeat(self._heartbeat)
             while True:
                 try:
                     await self.decide_open(link)
@@ -168,5 +170,5 @@ class HalfSender:
 
     async def finish(self, addresses: Addresses) -> None:
         async with RocketLink(addresses) as link:
-            await link.heartbeat(self._client)
+            await link.heartbeat(self._heartbeat)
             await self.decide_open(link)

@@ -46,6 +46,7 @@ public class Answers {
     static final Set<String> IGNORED = Set.of("transactionId", "MSG_REGION", "TRACE_ON", "CLUSTER", "groupSysFlag", "topicSysFlag",
         "indexLastUpdatePhyoffset", "indexLastUpdateTimestamp", "IS_SUB_CHANGE", "IS_SUPPORT_HEART_BEAT_V2");
     static final String OWN_ID = "0".repeat(24);
+    static final String PRIORITY = "_SYS_MSG_PRIORITY_\1";
 
     static NettyRemotingClient client;
     static String names, broker;
@@ -136,6 +137,10 @@ public class Answers {
         step("send with a delay level", send("answers", 3, "DELAY\0018\2UNIQ_KEY\1" + unique(6) + "\2", "later"));
         step("send with a delay of an hour", send("answers", 3, "TIMER_DELAY_SEC\0013600\2UNIQ_KEY\1" + unique(7) + "\2", "later"));
         step("send with a delay of ten days", send("answers", 3, "TIMER_DELAY_SEC\001864000\2", "later"));
+        step("send with a priority", send("priorities", 0, PRIORITY + "2\2", "high"));
+        step("send with a priority above the queues", send("priorities", 0, PRIORITY + "9\2", "highest"));
+        step("send with a priority that is no number", send("priorities", 0, PRIORITY + "high\2", "none"));
+        step("send with a priority and a sharding key", send("priorities", 0, PRIORITY + "2\2__SHARDINGKEY\1key\2", "ordered"));
         step("send to any queue", send("elsewhere", -1, "", "any"), "queueId", "queueOffset");
         step("send to a new topic", send("created", 0, "", "first"));
         step("send with the name of an unknown default topic", call(broker, 310, bytes("x"), replaced(fields("uncreated", 0, ""), "c", "missing")));
@@ -157,6 +162,7 @@ public class Answers {
         step("send without fields", call(broker, 310, bytes("x")));
         step("send with a queue that is no number", call(broker, 310, bytes("x"), replaced(fields("answers", 0, ""), "e", "zero")));
         step("send with a delay that is no number", send("answers", 3, "TIMER_DELAY_SEC\1soon\2", "x"));
+        step("send to a lite topic", send("answers", 3, "__LITE_TOPIC\1lite\2", "x"));
         step("send with a delay level of 99", send("answers", 3, "DELAY\00199\2", "x"));
     }
 
@@ -169,6 +175,8 @@ public class Answers {
         step("pull of no message", call(broker, 11, null, replaced(pullFields("answers", 0, 0, "*"), "maxMsgNums", "0")));
         step("pull of a batch", pull("answers", 2, 0, "*"));
         step("lite pull", call(broker, 361, null, pullFields("answers", 0, 0, "*")));
+        step("pull of a message with a priority", pull("priorities", 2, 0, "*"));
+        step("pull of messages whose priority does not count", pull("priorities", 0, 0, "*"));
         step("pull by tag", pull("answers", 0, 0, "blue"));
         step("pull by a tag of no message", pull("answers", 0, 0, "green"));
         step("pull at the end", pull("answers", 0, 3, "*"));

@@ -11,6 +11,7 @@ from posthouse.broker.groups.offsets import CommittedOffset, Offsets, group_of, 
 from posthouse.broker.groups.registry import Registry
 from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.held_scopes import HeldScopes
+from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     IllegalGeneration,
@@ -63,6 +64,7 @@ class GroupOffsets:
         *,
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
+        protocol_members: ProtocolMembers,
     ) -> None:
         """`unstable` tells whether an open transaction is about to change the offset."""
         self._storage = storage
@@ -78,6 +80,7 @@ class GroupOffsets:
         self._follow_moves: list[FollowMoves] = []
         self.unstable = unstable
         self._share_groups = share_groups
+        self._protocol_members = protocol_members
         shared = storage.shared_state
         self.reading = None if shared is None else OffsetReading(shared, self._offsets, held)
         """None where all that is stored is in memory, too: in a broker that is alone."""
@@ -313,6 +316,8 @@ class GroupOffsets:
     def _has_expired(self, group_id: GroupId, now: int) -> bool:
         group = self._registry.get(group_id)
         if group is not None and not group.is_empty:
+            return False
+        if self._protocol_members.committing(group_id):
             return False
         last_use = max(self._registry.empty_since(group_id) or 0, self._offsets.last_commit_ms(group_id))
         return now - last_use >= (self._retention_ms if self.has(group_id) else _WITHOUT_OFFSETS_MS)

@@ -131,6 +131,13 @@ class GroupConfig:
         "Whether RocketMQ's consumers of the group (those of the gRPC protocol) get the messages of each "
         "message group one after the other.",
     )
+    rocketmq_priority_factor: int = _number(
+        100,
+        0,
+        100,
+        "In how many of 100 receives RocketMQ's consumers of the group (those of the gRPC protocol) get "
+        "messages by priority, if the topic has priorities. In the others all queues have the same chance.",
+    )
     share_assignment_interval_ms: int = _number(
         0, *_ASSIGNMENT, "The least time between two assignments to a member of a share group."
     )
@@ -250,6 +257,7 @@ _WITHOUT_BROKER_NAME = frozenset(
     {
         "errors_deadletterqueue_topic_name",
         "rocketmq_fifo_enable",
+        "rocketmq_priority_factor",
         "share_auto_offset_reset",
         "share_isolation_level",
         "share_renew_acknowledge_enable",

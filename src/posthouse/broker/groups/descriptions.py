@@ -1,5 +1,6 @@
 """Descriptions of groups for admin tools."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -11,6 +12,7 @@ from posthouse.broker.groups.metadata import MemberMetadata
 from posthouse.broker.groups.registry import Group
 from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.groups.streams import StreamsGroup
+from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.model.ids import GroupId, InstanceId, MemberId, PartitionId
 
 _STREAMS_PROTOCOL_TYPE = "streams"
@@ -51,6 +53,8 @@ class DescribedGroup:
     protocol_type: str
     protocol: str
     members: tuple[DescribedMember, ...]
+    others: tuple[ProtocolMember, ...] = ()
+    """Members that a protocol keeps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,11 +81,9 @@ class DescribedConsumerGroup:
     members: tuple[DescribedConsumer, ...]
 
 
-NO_MEMBERS = DescribedGroup(state=ClassicState.EMPTY, protocol_type="", protocol="", members=())
-
-
-def listed(group_id: GroupId, group: Group | None) -> ListedGroup:
-    """Without a group, only its offsets are left."""
+def listed(group_id: GroupId, group: Group | None, *, has_others: bool = False) -> ListedGroup:
+    """Without a group, only its offsets are left, or members that a protocol keeps. `has_others`: it has such
+    members."""
     if isinstance(group, StreamsGroup):
         return ListedGroup(
             id=group_id, kind=GroupKind.STREAMS, state=group.state, protocol_type=_STREAMS_PROTOCOL_TYPE
@@ -93,13 +95,20 @@ def listed(group_id: GroupId, group: Group | None) -> ListedGroup:
     return ListedGroup(
         id=group_id,
         kind=GroupKind.CLASSIC,
-        state=ClassicState.EMPTY if group is None else group.state,
+        state=_without_own(has_others=has_others) if group is None else group.state,
         protocol_type="" if group is None else group.protocol_type or "",
     )
 
 
-def describe_classic(group: ClassicGroup) -> DescribedGroup:
+def _without_own(*, has_others: bool) -> ClassicState:
+    return ClassicState.STABLE if has_others else ClassicState.EMPTY
+
+
+def describe_classic(group: ClassicGroup | None, others: Sequence[ProtocolMember]) -> DescribedGroup:
     """While a group is not stable, its members have no valid assignment."""
+    if group is None:
+        state = _without_own(has_others=bool(others))
+        return DescribedGroup(state=state, protocol_type="", protocol="", members=(), others=tuple(others))
     settled = group.state is ClassicState.STABLE
     return DescribedGroup(
         state=group.state,
@@ -115,6 +124,7 @@ def describe_classic(group: ClassicGroup) -> DescribedGroup:
             )
             for member in group.members
         ),
+        others=tuple(others),
     )
 
 

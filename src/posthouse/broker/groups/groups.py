@@ -5,7 +5,7 @@ The groups themselves are plain objects; this module gives them time and turns t
 
 import asyncio
 import uuid
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import TypeVar
 
 from posthouse.broker.groups.classic import ClassicGroup
@@ -14,7 +14,6 @@ from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.consumer import ConsumerGroup, check_beat
 from posthouse.broker.groups.consumer_member import JOINING, Beat, BeatAnswer
 from posthouse.broker.groups.descriptions import (
-    NO_MEMBERS,
     DescribedConsumerGroup,
     DescribedGroup,
     ListedGroup,
@@ -46,6 +45,7 @@ from posthouse.broker.groups.streams_member import JOINING as STREAMS_JOINING
 from posthouse.broker.groups.streams_member import StreamsBeat, check_streams_beat
 from posthouse.broker.groups.topic_view import TopicView
 from posthouse.broker.held_scopes import HeldScopes
+from posthouse.broker.protocol_members import ProtocolMember, ProtocolMembers
 from posthouse.broker.topics import Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
@@ -81,14 +81,23 @@ class Groups:
         *,
         unstable: Callable[[GroupId, PartitionId], bool],
         share_groups: Container[GroupId],
+        protocol_members: ProtocolMembers,
     ) -> None:
         """`unstable` tells whether an open transaction is about to change a committed offset."""
         self._clock = clock
         self._held = held
         self._registry = Registry(storage, clock, self._settled)
         self.offsets = GroupOffsets(
-            storage, self._registry, settings, clock, held, unstable=unstable, share_groups=share_groups
+            storage,
+            self._registry,
+            settings,
+            clock,
+            held,
+            unstable=unstable,
+            share_groups=share_groups,
+            protocol_members=protocol_members,
         )
+        self._protocol_members = protocol_members
         self._topics = topics
         self.metadata = metadata
         self._rules = GroupRules(settings, configs, metadata, _new_member_id)
@@ -99,11 +108,17 @@ class Groups:
         """In a broker that is alone until all groups are loaded, and in every broker while it stops."""
 
     def __contains__(self, group_id: GroupId) -> bool:
-        return group_id in self._registry or self.offsets.has(group_id)
+        return group_id in self._registry or self.offsets.has(group_id) or bool(self._others(group_id))
+
+    def _others(self, group_id: GroupId) -> list[ProtocolMember]:
+        """Members that commit offsets, and that a protocol keeps."""
+        if self.offsets.is_share_group(group_id):
+            return []  # they cannot
+        return self._protocol_members.committing(group_id)
 
     def has_members(self, group_id: GroupId) -> bool:
         group = self._registry.get(group_id)
-        return group is not None and not group.is_empty
+        return (group is not None and not group.is_empty) or bool(self._others(group_id))
 
     def load_all(self) -> None:
         """In a broker that is alone."""
@@ -255,6 +270,9 @@ class Groups:
         for group_id in self.offsets.groups():
             if group_id not in groups:
                 groups[group_id] = listed(group_id, None)
+        for group_id in self._protocol_members.groups(leases=False):
+            if not self.offsets.is_share_group(group_id):
+                groups[group_id] = listed(group_id, self._shown(group_id), has_others=True)
         if self._held.has_all:
             return list(groups.values())
         # Those of a scope that is being given up are still there.
@@ -266,31 +284,37 @@ class Groups:
         return self._held.is_loading
 
     def member_count(self, group_id: GroupId) -> int:
+        """Without those that a protocol keeps."""
         group = self._registry.get(group_id)
         if group is None:
             return 0
         return len(group.members) if isinstance(group, ClassicGroup) else sum(1 for _ in group)
 
+    def _shown(self, group_id: GroupId) -> Group | None:
+        """The group as it is described. None while all of its members are kept by a protocol."""
+        group = self._registry.get(group_id)
+        is_left = group is not None and group.is_empty and bool(self._others(group_id))
+        return None if is_left else group
+
     def describe(self, group_id: GroupId) -> DescribedGroup:
         """The description of a classic group; raises UnknownGroup for others, and NotCoordinator."""
         self._held.check(group_id)
-        group = self._registry.get(group_id)
-        if isinstance(group, ClassicGroup):
-            return describe_classic(group)
-        if group is None and self.offsets.has(group_id):
-            return NO_MEMBERS
+        group = self._shown(group_id)
+        others = self._others(group_id)
+        if isinstance(group, ClassicGroup) or (group is None and (others or self.offsets.has(group_id))):
+            return describe_classic(group, others)
         raise UnknownGroup(f"there is no classic group {group_id!r}")
 
     def describe_consumer(self, group_id: GroupId) -> DescribedConsumerGroup:
         self._held.check(group_id)
-        group = self._registry.get(group_id)
+        group = self._shown(group_id)
         if isinstance(group, ConsumerGroup):
             return describe_consumer(group)
         raise UnknownGroup(f"there is no group {group_id!r} whose partitions the broker assigns")
 
     def describe_streams(self, group_id: GroupId) -> StreamsGroup:
         self._held.check(group_id)
-        group = self._registry.get(group_id)
+        group = self._shown(group_id)
         if isinstance(group, StreamsGroup):
             return group
         raise UnknownGroup(f"there is no streams group {group_id!r}")
@@ -304,9 +328,10 @@ class Groups:
             group = self._registry.get(group_id)
             if group is None and not self.offsets.has(group_id):
                 raise UnknownGroup(f"there is no group {group_id!r}")
-            in_use: frozenset[TopicId] = frozenset()
+            others = self._others(group_id)
+            in_use = self._ids_of({name for member in others for name in member.topics})
             if group is not None and not group.is_empty:
-                in_use = self._topics_read(group_id, group)
+                in_use |= self._topics_read(group_id, group)
             free = [partition for partition in partitions if partition.topic not in in_use]
             await self.offsets.remove(group_id, free)
         return [
@@ -320,11 +345,16 @@ class Groups:
         names = classic_subscription(group, self.metadata)
         if names is None:
             raise GroupNotEmpty(f"the group {group_id!r} has members")
-        return frozenset(topic.id for topic in self._topics if topic.name in names)
+        return self._ids_of(names)
+
+    def _ids_of(self, names: Iterable[str]) -> frozenset[TopicId]:
+        found = (self._topics.find(name) for name in names)
+        return frozenset(topic.id for topic in found if topic is not None)
 
     async def delete(self, group_id: GroupId) -> None:
         with self._held.used(group_id):
             await self.offsets.refresh(group_id)
+            self._protocol_members.check_none(group_id)
             group = self._registry.get(group_id)
             if group is None and not self.offsets.has(group_id):
                 raise UnknownGroup(f"there is no group {group_id!r}")

@@ -13,7 +13,7 @@ Producers decide by the id of a message, or by the name that they have given it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -23,6 +23,7 @@ from posthouse.broker.half_messages.half_log import HalfLog
 from posthouse.broker.half_messages.half_message import FullName, HalfMessage
 from posthouse.broker.half_messages.names import Named, Names, Stored
 from posthouse.broker.half_messages.parking import PARKED_TOPIC, park
+from posthouse.broker.half_messages.proofs import LARGEST_ID, proven_commits, published, with_proof
 from posthouse.broker.half_messages.recent_messages import RecentMessages
 from posthouse.broker.half_messages.undecided import Decision, Undecided
 from posthouse.broker.housekeeping import Housekeeping
@@ -46,6 +47,7 @@ from posthouse.model.errors import (
 from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.model.topics import Topic
 from posthouse.storage.contract import Storage
+from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
@@ -108,6 +110,26 @@ class HalfMessages:
             elif message.name:
                 self._names.decided(message.full_name)
         self._following = self._log.end
+        await self._take_back_lost_decisions()
+
+    async def _take_back_lost_decisions(self) -> None:
+        """Those of messages that are visible: damage has taken the decisions alone."""
+        salvaged = self._storage.take_state(Space.SALVAGED)
+        if not salvaged:
+            return
+        records = self._namespaces.routed_records()
+        found, searched = await proven_commits(
+            self._storage, salvaged, self._undecided, self._messages, records
+        )
+        outcomes = dict.fromkeys(found, True)
+        removals = [Put(Space.SALVAGED, key, None) for key in searched]
+        if found:
+            log.warning("half messages %s are in their topics: they count as committed", sorted(found))
+        try:
+            await self._storage.commit([*self._decisions.puts(outcomes), *removals])
+        except Unavailable as error:  # such as a full disk: the topics prove it to the next start as well
+            log.warning("what was decided of half messages cannot be stored again: %s", error)
+        self._decided(outcomes)
 
     def start(self) -> None:
         self._checking.start()
@@ -155,10 +177,10 @@ class HalfMessages:
         stored: Stored,
     ) -> None:
         """A record for a partition. `stored` is told the id when the message is durable. Raises
-        UnknownPartition, RecordTooLarge, MissingKeys, NameTaken, AlreadyDecided, and Unavailable if too many
-        are undecided."""
+        UnknownPartition, RecordTooLarge, CorruptBatch, MissingKeys, NameTaken, AlreadyDecided, and
+        Unavailable if too many are undecided."""
         topic.existing_partition(partition)
-        check_record(topic, key, value, headers)
+        check_record(topic, key, value, with_proof(headers, LARGEST_ID))
         content = Scheduled(
             due_ms=self._clock.now_ms(),
             namespace=DEFAULT_NAMESPACE,
@@ -347,7 +369,7 @@ class HalfMessages:
                 elif decision.is_commit:
                     message = messages[id]
                     routed[id] = self._namespaces.publish_stored(
-                        message.content,
+                        published(message, id, records),
                         records,
                         wave,
                         delay_ms=message.delay_ms,
@@ -361,15 +383,20 @@ class HalfMessages:
         for put in self._decisions.puts(outcomes):
             wave.put(put)
         await wave.commit()
+        self._decided(outcomes)
+        for id in outcomes:
+            self._count(batch[id])
+            self._deciding.pop(id).end(routed.get(id, True))
+        await self._release()
+
+    def _decided(self, outcomes: Mapping[int, bool]) -> None:
+        """They are durable."""
         self._decisions.apply(outcomes)
         for id in outcomes:
             name = self._undecided.pop(id).name
             if name is not None:
                 self._names.decided(name)
             self._recent.forget(id)
-            self._count(batch[id])
-            self._deciding.pop(id).end(routed.get(id, True))
-        await self._release()
 
     def _count(self, decision: Decision) -> None:
         if decision.is_commit:

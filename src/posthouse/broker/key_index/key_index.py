@@ -35,7 +35,7 @@ from posthouse.broker.key_index.files import IndexFiles
 from posthouse.broker.key_index.filling import entries_of
 from posthouse.broker.key_index.loading import is_in_log, usable_files
 from posthouse.broker.key_index.names import NameQuery, name_hash
-from posthouse.broker.key_index.partition_index import PartitionIndex, Piece, Place
+from posthouse.broker.key_index.partition_index import PartitionIndex, Piece, Place, Places
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotFound, OffsetOutOfRange, Unavailable
 from posthouse.model.ids import PartitionId
@@ -99,6 +99,10 @@ class KeyIndex:
         """Offsets that were indexed since the start."""
         self.damaged_files = 0
         """Files that were deleted since the start, because they were damaged."""
+        self.searches = 0
+        """Since the start, by any protocol."""
+        self.searched_bytes = 0
+        """Of batches that the broker has read for them."""
 
     @property
     def entries_in_memory(self) -> int:
@@ -159,11 +163,14 @@ class KeyIndex:
         """Whether records of the topic are indexed here; what is not indexed yet counts as well."""
         return self._is_active and topic.config.index_keys and not topic.is_internal
 
-    async def places(
-        self, partition: PartitionId, query: NameQuery, start: int, end: int, *, newest_first: bool = False
+    def search(self, query: NameQuery) -> Places:
+        """One search of a client, in any partitions."""
+        self.searches += 1
+        return partial(self._places, query)
+
+    async def _places(
+        self, query: NameQuery, partition: PartitionId, start: int, end: int, *, newest_first: bool = False
     ) -> AsyncGenerator[Place, None]:
-        """Where records of the query may be, from `start` to before `end`, in the order of offsets; with
-        `newest_first` the other way round. Raises UnknownPartition and Unavailable."""
         index = self._partitions.get(partition)
         if index is not None and not index.is_proven:
             await self._prove(index)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from posthouse.broker.key_index.key_index import KeyIndex
 from posthouse.broker.key_index.names import NameQuery
-from posthouse.broker.key_index.partition_index import Place
+from posthouse.broker.key_index.partition_index import Place, Places
 from posthouse.model.clock import Clock
 from posthouse.model.errors import BadRequest, OffsetOutOfRange
 from posthouse.model.topics import Topic
@@ -84,9 +84,6 @@ class KeySearch:
         self._clock = clock
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._decoders: ThreadPoolExecutor | None = None
-        self.searches = 0
-        self.read_bytes = 0
-        """Of all searches."""
 
     def close(self) -> None:
         if self._decoders is not None:
@@ -94,15 +91,15 @@ class KeySearch:
 
     async def newest(self, topic: Topic, query: NameQuery, limits: SearchLimits) -> FoundByName:
         """Committed records of all partitions, the newest of each partition first. Raises Unavailable."""
-        self.searches += 1
         found = FoundByName()
+        places = self._index.search(query)
         async with self._turns:
             deadline = self._clock.monotonic() + limits.seconds
             for partition in range(topic.partitions):
-                await self._search(topic, partition, query, limits, deadline, found)
+                await self._search(topic, partition, query, places, limits, deadline, found)
                 if not found.is_complete:
                     break
-        self.read_bytes += found.read_bytes
+        self._index.searched_bytes += found.read_bytes
         return found
 
     async def _search(
@@ -110,18 +107,17 @@ class KeySearch:
         topic: Topic,
         partition: int,
         query: NameQuery,
+        places: Places,
         limits: SearchLimits,
         deadline: float,
         found: FoundByName,
     ) -> None:
         bounds = self._bounds(topic, partition)
-        places = self._index.places(
-            topic.partition(partition), query, bounds.start, bounds.stable, newest_first=True
-        )
+        falling = places(topic.partition(partition), bounds.start, bounds.stable, newest_first=True)
         lowest = bounds.stable
         """Everything from there on was looked at."""
-        async with aclosing(places):
-            async for place in places:
+        async with aclosing(falling):
+            async for place in falling:
                 if place.first >= lowest:
                     continue  # it is in a batch that was read for a later place
                 upper = min(place.end, lowest)

@@ -6,8 +6,9 @@
 The gap is a damaged file, or a batch that cannot be indexed. Gaps and the tail are read by searches.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from posthouse.broker.key_index.entries import MOST_DELTA, Entries
 from posthouse.broker.key_index.file_format import IndexHeader
@@ -31,6 +32,16 @@ class Place:
     end: int
     is_exact: bool
     """One offset, of an entry with the hash of the name."""
+
+
+class Places(Protocol):
+    """Where records of one query may be."""
+
+    def __call__(
+        self, partition: PartitionId, start: int, end: int, *, newest_first: bool = False
+    ) -> AsyncGenerator[Place, None]:
+        """From `start` to before `end`, in the order of offsets; with `newest_first` the other way round.
+        Raises UnknownPartition and Unavailable."""
 
 
 @dataclass(slots=True)

@@ -175,7 +175,8 @@ class ProgressWriter:
         """In the order of their first change."""
         self._timer: asyncio.TimerHandle | None = None
         self._left: WeakSet[Progressing] = WeakSet()
-        """Another broker stores the progress of these lanes: a commit that fails late changes nothing."""
+        """Another broker stores the progress of these lanes, or what replaces them: a commit that fails late
+        changes nothing."""
 
     def changed(self, lane: Progressing) -> None:
         if lane in self._left:
@@ -186,6 +187,17 @@ class ProgressWriter:
 
     def forget(self, lane: Progressing) -> None:
         self._changed.pop(lane, None)
+
+    def abandon(self, lane: Progressing) -> None:
+        """Its stored progress is replaced or removed: nothing of it must be stored after that."""
+        self.forget(lane)
+        self._left.add(lane)
+
+    def resume(self, lane: Progressing) -> None:
+        """After `abandon`: that could not be done."""
+        self._left.discard(lane)
+        lane.progress.not_stored()
+        self.changed(lane)
 
     def _store(self) -> None:
         self._timer = None

@@ -35,9 +35,12 @@ class RoutedRecords:
         backing = self._backing.get((name, partition))
         if backing is None:
             backing = self._backing[name, partition] = BackingTopic(name, {}, partition)
+        wave.add(backing, self.queues(name, key, headers), key, value, Envelope(headers=headers))
+
+    def queues(self, name: str, key: bytes | None, headers: bytes) -> tuple[LogQueue, ...]:
+        """The queues that get a record of the topic."""
         source = self._sources.by_topic.get(name)
-        queues = () if source is None else _routed(source, key, headers)
-        wave.add(backing, queues, key, value, Envelope(headers=headers))
+        return () if source is None else _routed(source, key, headers)
 
 
 def _routed(source: Source, key: bytes | None, encoded: bytes) -> tuple[LogQueue, ...]:

@@ -55,6 +55,8 @@ class Taken:
     data: bytes
     """The whole batches that they are in; empty if there was a selection, which has seen them."""
     runs: list[LeasedRun]
+    generation: int = 0
+    """Of the partition, see `SubscribedPartition`."""
 
 
 Bury: TypeAlias = Callable[[GroupId, MemberId, PartitionId, Sequence[int]], Awaitable[None]]
@@ -286,6 +288,8 @@ class Fetching:
         terms = self._rules(group).terms
         selection = harvest.wish.selection
         for partition, (subscribed, batches) in harvest.found.items():
+            if self._partitions.find(group, partition) is not subscribed:
+                continue  # it was moved while storage was read
             offsets = [offset for found in batches for offset in found.offsets]
             if selection is not None:
                 offsets = selection.confirm(partition, subscribed, offsets)
@@ -316,7 +320,7 @@ class Fetching:
                 size = len(data)
             else:
                 data, size = b"", selection.size(partition, sorted(leased))
-            taken[partition] = Taken(data, runs)
+            taken[partition] = Taken(data, runs, subscribed.generation)
             if (topic := self._storage.topics.get(partition.topic)) is not None:
                 traffic = self._traffic[topic.name]
                 traffic.records_out += len(leased)

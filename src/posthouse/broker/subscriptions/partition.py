@@ -45,8 +45,14 @@ class Look:
 class SubscribedPartition:
     """Owned by the event loop."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, generation: int = 0) -> None:
         self.progress = progress
+        self.generation = generation
+        """Differs from that of every other object for this partition, of this run of the broker or an earlier
+        one: a lease from before a reset or a restart is none of this one."""
+        self.is_closed = False
+        """The group is being moved, or was, and another object takes its place: nothing is leased or settled
+        here any more."""
         self.start = 0
         """The known log start: records below it do not exist any more."""
         self._leases: LeaseTable[RecordLease] = LeaseTable(progress)
@@ -133,7 +139,7 @@ class SubscribedPartition:
         """Lease the ready ones of `offsets`, as many as the terms allow, in runs of up to `run_size`; for
         `seconds`, or as the terms say."""
         ready = self.ready(offsets)[: max(terms.max_leases - self.leased, 0)]
-        if not ready:
+        if not ready or self.is_closed:
             return []
         runs = self._runs(ready, run_size)
         deadline = now + (terms.lock_seconds if seconds is None else seconds)
@@ -192,6 +198,8 @@ class SubscribedPartition:
         self, member: MemberId, acknowledgements: Sequence[Acknowledgement]
     ) -> list[Acknowledgement]:
         """Those of records that retention has not deleted. Raises NotLeased."""
+        if self.is_closed:
+            raise NotLeased("the group was moved; what was leased before is not held any more")
         acknowledgements = [each for each in acknowledgements if each.last >= self.start]
         first = self.start
         for each in acknowledgements:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.progress.progress import Progress, ProgressWriter, lane_of
@@ -49,6 +50,8 @@ class SubscribedPartitions:
         self._progress_writer = ProgressWriter(storage)
         self._groups: dict[GroupId, dict[PartitionId, SubscribedPartition]] = {}
         self._opening: dict[tuple[GroupId, PartitionId], asyncio.Task[SubscribedPartition]] = {}
+        self._generation = 0
+        self._moves: WeakValueDictionary[GroupId, asyncio.Lock] = WeakValueDictionary()
 
     def load_all(self) -> None:
         """In a broker that is alone."""
@@ -105,7 +108,7 @@ class SubscribedPartitions:
             self._groups.setdefault(group, {})
         for place, each in found.items():
             each.loaded(self._storage.bounds(place.partition).start)
-            self._groups.setdefault(place.group, {})[place.partition] = SubscribedPartition(each)
+            self._groups.setdefault(place.group, {})[place.partition] = self._subscribed(each)
         if leftovers:
             self._storage.commit(leftovers)
 
@@ -146,6 +149,9 @@ class SubscribedPartitions:
         """Open a partition. Its start position is stored first: records that arrive from now on are
         delivered."""
         known = self.of(group).get(partition)
+        if known is not None and known.is_closed:
+            async with self._moving(group):
+                known = self.of(group).get(partition)
         if known is not None:
             return known
         opening = self._opening.get((group, partition))
@@ -172,8 +178,12 @@ class SubscribedPartitions:
         if groups is None or partition.topic not in self._storage.topics:
             self._storage.commit([store.drop_group(group, partition.topic), *progress.removals()])
             raise UnknownGroup(f"the subscription {group!r} has just been deleted")
-        known = groups[partition] = SubscribedPartition(progress)
+        known = groups[partition] = self._subscribed(progress)
         return known
+
+    def _subscribed(self, progress: Progress) -> SubscribedPartition:
+        self._generation = max(self._generation + 1, self._clock.now_ms())
+        return SubscribedPartition(progress, self._generation)
 
     async def _beginning(self, group: GroupId, partition: PartitionId) -> int:
         rules = self._rules(group)
@@ -193,7 +203,7 @@ class SubscribedPartitions:
 
     async def store(self, partitions: Iterable[SubscribedPartition]) -> None:
         """Durable on return."""
-        changed = [subscribed for subscribed in partitions if subscribed.progress.is_changed]
+        changed = [each for each in partitions if each.progress.is_changed and not each.is_closed]
         puts = [put for subscribed in changed for put in subscribed.progress.puts()]
         if not puts:
             return
@@ -207,35 +217,65 @@ class SubscribedPartitions:
 
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         """Restart at these offsets; settled state and leases are dropped."""
-        of_group = self.of(group)
-        operations: list[Operation] = []
-        moved: dict[PartitionId, Progress] = {}
-        for partition, offset in offsets.items():
-            if offset < 0:
-                raise OffsetOutOfRange(f"there is no offset {offset}")
-            operations += self._removals(of_group, [partition])
-            moved[partition] = store.new_progress(group, partition, offset)
-            operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
-        await self._storage.commit(operations)
+        if wrong := [offset for offset in offsets.values() if offset < 0]:
+            raise OffsetOutOfRange(f"there is no offset {wrong[0]}")
+        async with self._moving(group):
+            of_group = self.of(group)
+            before = {partition: of_group[partition] for partition in offsets if partition in of_group}
+            operations: list[Operation] = []
+            moved: dict[PartitionId, Progress] = {}
+            for partition, offset in offsets.items():
+                operations += self._removals(of_group, [partition])
+                moved[partition] = store.new_progress(group, partition, offset)
+                operations += [store.put_group(group, partition.topic), *moved[partition].puts()]
+            try:
+                await self._storage.commit(operations)
+            except BaseException:
+                self._reopen(group, before)
+                raise
+            self._take_all(group, moved)
+
+    def _moving(self, group: GroupId) -> asyncio.Lock:
+        """One move of a group after the other: what follows one must not be stored before it."""
+        lock = self._moves.get(group)
+        if lock is None:
+            lock = self._moves[group] = asyncio.Lock()
+        return lock
+
+    def _reopen(self, group: GroupId, partitions: Mapping[PartitionId, SubscribedPartition]) -> None:
+        for partition, subscribed in partitions.items():
+            if self.find(group, partition) is subscribed:
+                subscribed.is_closed = False
+                self._progress_writer.resume(subscribed)
+
+    def _take_all(self, group: GroupId, moved: Mapping[PartitionId, Progress]) -> None:
+        gone: UnknownGroup | None = None
         for partition, progress in moved.items():
-            self._take(group, partition, progress)
+            try:
+                self._take(group, partition, progress)
+            except UnknownGroup as error:
+                gone = error
+        if gone is not None:
+            raise gone
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the group's progress in the topic; False if there is none."""
-        of_group = self._groups.get(group, {})
-        partitions = [partition for partition in of_group if partition.topic == topic]
-        removals = self._removals(of_group, partitions)
-        for partition in partitions:
-            del of_group[partition]
-        if removals:
-            await self._storage.commit([store.drop_group(group, topic), *removals])
-        return bool(removals)
+        async with self._moving(group):
+            of_group = self._groups.get(group, {})
+            partitions = [partition for partition in of_group if partition.topic == topic]
+            removals = self._removals(of_group, partitions)
+            for partition in partitions:
+                del of_group[partition]
+            if removals:
+                await self._storage.commit([store.drop_group(group, topic), *removals])
+            return bool(removals)
 
     async def forget_group(self, group: GroupId) -> None:
-        of_group = self._groups.pop(group, {})
-        operations: list[Operation] = [store.drop_group(group)]
-        operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
-        await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
+        async with self._moving(group):
+            of_group = self._groups.pop(group, {})
+            operations: list[Operation] = [store.drop_group(group)]
+            operations += [store.drop_group(group, topic) for topic in {each.topic for each in of_group}]
+            await self._storage.commit([*operations, *self._removals(of_group, list(of_group))])
 
     def _removals(
         self, of_group: Mapping[PartitionId, SubscribedPartition], partitions: Sequence[PartitionId]
@@ -244,7 +284,8 @@ class SubscribedPartitions:
         for partition in partitions:
             subscribed = of_group.get(partition)
             if subscribed is not None:
-                self._progress_writer.forget(subscribed)
+                subscribed.is_closed = True
+                self._progress_writer.abandon(subscribed)
                 removals += subscribed.progress.removals()
         return removals
 
@@ -252,4 +293,5 @@ class SubscribedPartitions:
         for opening in list(self._opening.values()):
             opening.cancel()
         partitions = [subscribed for of_group in self._groups.values() for subscribed in of_group.values()]
-        await self._progress_writer.close(each for each in partitions if each.progress.is_changed)
+        open_ones = [each for each in partitions if not each.is_closed]
+        await self._progress_writer.close(each for each in open_ones if each.progress.is_changed)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
+from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.broker.subscriptions.dead_letters import DeadLetters
 from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
@@ -18,6 +19,7 @@ from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf
 from posthouse.broker.traffic import Traffic
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
 from posthouse.model.errors import NotLeased, PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
@@ -47,6 +49,7 @@ class Subscriptions:
         wait_for_records: WaitForRecords,
         traffic: Traffic,
         held: HeldScopes,
+        members: ProtocolMembers,
         dead_letters: DeadLetters,
     ) -> None:
         self._storage = storage
@@ -54,6 +57,7 @@ class Subscriptions:
         self.held = held
         """Which groups are served here, for the protocols that have the members."""
         held.when_released(self._released)
+        self.members = members
         self._rules = rules
         self._partitions = SubscribedPartitions(storage, clock, rules, held)
         self._dead_letters = dead_letters
@@ -71,6 +75,7 @@ class Subscriptions:
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
         self._timer = Housekeeping([self.tick], _CHECK_SECONDS)
+        self._when_deleted: list[Callable[[GroupId], None]] = []
         self.is_closed = True
         """No leases: before `start`, and while the broker stops. Acknowledgements are still accepted then,
         and no member counts as lost."""
@@ -339,10 +344,27 @@ class Subscriptions:
             found[partition] = subscribed
         return found
 
+    async def reset(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
+        """`move` for operators. A subscription that does not exist is created. Raises GroupNotEmpty if it has
+        members that would not follow."""
+        self.members.check_resettable(group)
+        await self.create(group)
+        self.members.check_resettable(group)  # one may have joined meanwhile
+        await self.move(group, offsets)
+
     async def move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
-        """Restart at these offsets; settled state and leases are dropped."""
+        """Restart at these offsets; settled state and leases are dropped: later acknowledgements of what was
+        leased before are refused."""
+        # It goes on if the caller is cancelled: what is stored and what is in memory must be the same.
+        await undisturbed(asyncio.create_task(self._move(group, offsets)))
+
+    async def _move(self, group: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         with self.held.used(group):
             await self._partitions.move(group, offsets)
+            for subscribed in [each for each, (owner, _) in self._leasing.items() if owner == group]:
+                if subscribed.is_closed:
+                    del self._leasing[subscribed]
+            self._fetching.became_ready(group)
 
     async def forget_topic(self, group: GroupId, topic: TopicId) -> bool:
         """Remove the progress in a topic, so that it begins anew. False if there is none."""
@@ -358,8 +380,16 @@ class Subscriptions:
                     await self._partitions.forget_topic(group, topic)
             self._fetching.became_ready(group)
 
+    def when_deleted(self, deleted: Callable[[GroupId], None]) -> None:
+        """For protocols that keep something of the group besides its members."""
+        self._when_deleted.append(deleted)
+
     async def delete(self, group: GroupId) -> None:
+        """Raises GroupNotEmpty."""
         with self.held.used(group):
+            self.members.check_none(group)
+            for each in self._when_deleted:
+                each(group)
             self._fetching.forget(group)
             await self._partitions.forget_group(group)
 

@@ -120,7 +120,7 @@ class GroupSource(_Source):
     async def sample(self) -> Sample:
         parts = groups.LISTED.parts(self._context)
         await self._context.broker.groups.offsets.follow()
-        views = GroupViews(self._context.broker, self._context.backend.share_memberships)
+        views = GroupViews(self._context.broker)
         found: dict[str, msgspec.Struct] = {}
         async for name in in_turns(views.names(), steps=1):
             summary = await groups.summary(views, name)

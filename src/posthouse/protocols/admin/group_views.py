@@ -1,21 +1,24 @@
 """Groups of every kind in one form: classic, consumer, streams and share groups."""
 
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.offsets import CommittedOffset
 from posthouse.broker.groups.streams import StreamsGroup
 from posthouse.broker.groups.streams_member import StreamsMember
+from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.model.errors import NotCoordinator, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.protocols.admin.turns import in_turns
-from posthouse.protocols.share_members import ShareMemberships
 from posthouse.storage.bounds import Bounds
+
+_EMPTY: Final = "empty"
+_STABLE: Final = "stable"
 
 
 class NamedPlace(NamedTuple):
@@ -35,7 +38,10 @@ class GroupMember:
     topics: frozenset[str]
     """Subscribed to, as far as the broker can tell."""
     assigned: frozenset[NamedPlace]
-    """Empty for members of share groups: they read all partitions of their topics."""
+    """Empty for members of share groups, which read all partitions of their topics, and for those that share
+    out partitions among themselves, unknown to the broker."""
+    follows_resets: bool = False
+    """It goes on where its group is reset to. Others would commit over that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +80,17 @@ class GroupLag:
 
 
 class GroupViews:
-    def __init__(self, broker: Broker, share_memberships: ShareMemberships) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._share_memberships = share_memberships
 
     async def refresh(self, name: str) -> None:
         """Before the group is looked at: another broker may have committed some of its offsets."""
         await self._broker.groups.offsets.refresh(GroupId(name))
 
     def names(self) -> list[str]:
-        return [*(each.id for each in self._broker.groups.listed()), *self._broker.subscriptions]
+        """Also of groups that have only members so far."""
+        known = [*(each.id for each in self._broker.groups.listed()), *self._broker.subscriptions]
+        return list(dict.fromkeys([*known, *self._broker.protocol_members.groups(leases=True)]))
 
     def get(self, name: str) -> Group:
         """Raises UnknownGroup."""
@@ -91,10 +98,12 @@ class GroupViews:
         if id in self._broker.subscriptions:
             return self._share(id)
         if id not in self._broker.groups:
+            if self._broker.protocol_members.of(id):
+                return self._share(id)
             raise UnknownGroup(f"there is no group {name!r}")
         for described in (self._classic, self._consumer, self._streams):
             try:
-                return described(id)
+                return self._with_others(described(id))
             except UnknownGroup:
                 continue  # it is of another kind
         raise UnknownGroup(f"there is no group {name!r}")
@@ -195,19 +204,19 @@ class GroupViews:
         )
 
     def _share(self, id: GroupId) -> Group:
-        members = tuple(
-            GroupMember(
-                id=each.id,
-                instance=None,
-                client=each.client,
-                host=each.host,
-                topics=each.topics,
-                assigned=frozenset(),
-            )
-            for each in self._share_memberships.members(id)
+        self._broker.subscriptions.held.check(id)
+        return self._with_others(Group(id=id, kind=GroupKind.SHARE, state=_EMPTY, assignor="", members=()))
+
+    def _with_others(self, group: Group) -> Group:
+        """With the members that protocols keep."""
+        others = self._broker.protocol_members.of(group.id)
+        if not others:
+            return group
+        return replace(
+            group,
+            state=_STABLE if group.state == _EMPTY else group.state,
+            members=(*group.members, *map(_kept_by_protocol, others)),
         )
-        state = "stable" if members else "empty"
-        return Group(id=id, kind=GroupKind.SHARE, state=state, assignor="", members=members)
 
     def _named(self, partitions: Iterable[PartitionId]) -> frozenset[NamedPlace]:
         found = set()
@@ -222,6 +231,18 @@ class GroupViews:
             if name is not None:
                 found.add(NamedPlace(name, partition.index))
         return frozenset(found)
+
+
+def _kept_by_protocol(member: ProtocolMember) -> GroupMember:
+    return GroupMember(
+        id=member.id,
+        instance=None,
+        client=member.client,
+        host=member.host,
+        topics=member.topics,
+        assigned=frozenset(),
+        follows_resets=member.follows_resets,
+    )
 
 
 def _committed(committed: CommittedOffset | None, place: NamedPlace, bounds: Bounds) -> SharedProgress:

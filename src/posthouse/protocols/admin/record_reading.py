@@ -126,6 +126,7 @@ class RecordScan:
         self._log = log
         self._topic = topic
         self._wanted = wanted
+        self._search = None if wanted.query is None else log.key_index.search(wanted.query)
 
     async def forward(
         self,
@@ -154,14 +155,12 @@ class RecordScan:
 
     async def _places(self, partition: int, offset: int) -> AsyncGenerator[Place, None]:
         """Where to read, from `offset` on."""
-        query = self._wanted.query
-        if query is None:
+        if self._search is None:
             # The end may move meanwhile.
             yield Place(offset, _NO_END, is_exact=False)
             return
-        places = self._log.key_index.places(
-            self._topic.partition(partition), query, offset, max(self._end(partition), offset)
-        )
+        end = max(self._end(partition), offset)
+        places = self._search(self._topic.partition(partition), offset, end)
         async with aclosing(places):
             async for place in places:
                 yield place
@@ -236,10 +235,13 @@ class RecordScan:
         read = await self._slice(partition, offset, most)
         if not read.data:
             return self._end(partition)
+        before = found.scanned_bytes
         found.scanned_bytes += len(read.data)
         end = max(header.next_offset for _, header in iter_headers(read.data))
         batches = _visible(read)
         stopped = await on_a_thread(partial(_add_oldest, batches, partition, offset, self._wanted, found))
+        if self._search is not None:
+            self._log.key_index.searched_bytes += found.scanned_bytes - before
         return end if stopped is None else stopped
 
     async def _slice(self, partition: int, offset: int, most: int) -> Slice:

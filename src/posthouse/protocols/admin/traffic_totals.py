@@ -8,10 +8,10 @@ from msgspec import Meta
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.counters import QueueCounters
-from posthouse.broker.traffic import TopicTraffic
 from posthouse.protocols.admin.metrics.selection import Selection
 from posthouse.protocols.admin.turns import Turns
 
+_OF_TOPICS: Final = ("records_in", "bytes_in", "records_out", "bytes_out")
 _STEPS: Final = 64
 """Objects between two looks at the clock."""
 
@@ -37,7 +37,7 @@ class TrafficTotals:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._topics = Selection(0, tuple(TopicTraffic.__slots__))
+        self._topics = Selection(0, _OF_TOPICS)
         self._queues = Selection(0, tuple(QueueCounters.__slots__))
         self._one_at_a_time = asyncio.Lock()
 

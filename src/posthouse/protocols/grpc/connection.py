@@ -92,6 +92,7 @@ class GrpcConnection(asyncio.Protocol):
             held=self._held,
             go_on=self._regulate,
             abort=self.abort,
+            throttled=self._regulate,
         )
         self.http2 = Http2Connection(self._flow.outbox, self, server.http2_limits, self.loop.time)
         if not self._listener.join(self):

@@ -109,6 +109,7 @@ def describe_broker(broker: Broker, node: Node) -> list[ConfigEntry]:
             "The largest request that is read.",
         ),
         *_coordinator_rows(settings, standard),
+        *_rack_rows(settings),
         ("default.replication.factor", 1, None, own.INT, "Copies of a partition: one node keeps one."),
         ("min.insync.replicas", 1, None, own.INT, "Copies that must have a record before it counts."),
         ("delete.topic.enable", "true", None, own.BOOLEAN, "Whether topics can be deleted."),
@@ -191,6 +192,12 @@ def _coordinator_rows(
         (name, getattr(settings, attribute), getattr(standard, attribute), ConfigType.INT, doc)
         for name, attribute, doc in declared
     ]
+
+
+def _rack_rows(settings: Settings) -> list[tuple[str, object, object, ConfigType, str]]:
+    if not settings.rack:
+        return []
+    return [("broker.rack", settings.rack, "", ConfigType.STRING, "The rack or availability zone.")]
 
 
 def _boolean(value: bool) -> str:

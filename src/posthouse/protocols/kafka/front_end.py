@@ -15,7 +15,6 @@ from posthouse.settings import Settings
 
 def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory]:
     dispatcher = _dispatcher(backend)
-    backend.share_memberships.serve(dispatcher.share_groups)
 
     def connections(listener: ListenerSettings) -> ConnectionFactory:
         membership = backend.membership

@@ -1,23 +1,29 @@
-"""Partitions of metadata responses. Those with the same number and leader are equal in all topics, so they
-are created once."""
+"""Partitions of metadata responses. Those with the same number and replicas are equal in all topics, so they
+are created once.
+
+There is one copy of a partition, in the storage. Its *replicas* are the brokers that clients should use: the
+leader, and for consumers one broker of every other rack. All of them are in sync.
+"""
 
 from collections.abc import Iterable
 
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataResponsePartition
 from posthouse.protocols.kafka.errors import ErrorCode
 from posthouse.protocols.kafka.nodes import NO_NODE_ID
+from posthouse.protocols.leaders import Replicas
 from posthouse.records.batch import LEADER_EPOCH
 
+_MOST_KINDS = 1000
+"""Lists of replicas whose partitions are remembered. A small cluster has fewer."""
 
-class _OfLeader(dict[int, MetadataResponsePartition]):
+
+class _WithReplicas(dict[int, MetadataResponsePartition]):
     """By their number."""
 
-    def __init__(self, leader: int) -> None:
+    def __init__(self, replicas: Replicas) -> None:
         super().__init__()
-        self._leader = leader
-        self._replicas = [] if leader == NO_NODE_ID else [leader]
-        """Only the leader: there is one copy, in the storage, and its newest records are in that broker's
-        memory."""
+        self._leader = leader_of(replicas)
+        self._replicas = list(replicas)
 
     def __missing__(self, index: int) -> MetadataResponsePartition:
         code = ErrorCode.NONE if self._replicas else ErrorCode.LEADER_NOT_AVAILABLE
@@ -32,15 +38,22 @@ class _OfLeader(dict[int, MetadataResponsePartition]):
         return created
 
 
-class _ByLeader(dict[int, _OfLeader]):
-    def __missing__(self, leader: int) -> _OfLeader:
-        created = self[leader] = _OfLeader(leader)
+class _ByReplicas(dict[Replicas, _WithReplicas]):
+    def __missing__(self, replicas: Replicas) -> _WithReplicas:
+        if len(self) >= _MOST_KINDS:
+            self.clear()
+        created = self[replicas] = _WithReplicas(replicas)
         return created
 
 
-_KNOWN = _ByLeader()
+_KNOWN = _ByReplicas()
 
 
-def led_partitions(leaders: Iterable[int]) -> list[MetadataResponsePartition]:
-    """`leaders` are the leaders of the partitions, in order."""
-    return [_KNOWN[leader][index] for index, leader in enumerate(leaders)]
+def led_partitions(replicas: Iterable[Replicas]) -> list[MetadataResponsePartition]:
+    """`replicas` are those of the partitions, in order."""
+    return [_KNOWN[each][index] for index, each in enumerate(replicas)]
+
+
+def leader_of(replicas: Replicas) -> int:
+    """`NO_NODE_ID` while there is none."""
+    return replicas[0] if replicas else NO_NODE_ID

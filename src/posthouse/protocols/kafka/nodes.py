@@ -7,7 +7,7 @@ from posthouse.model.brokers import ClusterBroker
 from posthouse.model.ids import GroupId
 from posthouse.model.scopes import Scope, scope_of_group, scope_of_transactional_id
 from posthouse.model.topics import Topic
-from posthouse.protocols.leaders import Leaders
+from posthouse.protocols.leaders import Placement, Replicas
 from posthouse.protocols.membership import Membership
 from posthouse.settings import Address
 
@@ -49,9 +49,14 @@ class Node:
         """None while there is none."""
         return self
 
-    def leaders(self, topic: Topic) -> Sequence[int]:
-        """The id of the node that leads each partition, `NO_NODE_ID` while there is none."""
-        return (self.id,) * topic.partitions
+    def replicas(self, topic: Topic) -> Sequence[Replicas]:
+        """The ids of the nodes that each partition is read from, its leader first; none while there is no
+        leader."""
+        return ((self.id,),) * topic.partitions
+
+    def nearer(self, topic: Topic, partition: int, rack: str) -> int | None:
+        """The id of the node that a client in this rack should read the partition from; None: from here."""
+        return None
 
 
 def node_reached(transport: BaseTransport, advertised: Address | None) -> Node:
@@ -65,7 +70,7 @@ def node_reached(transport: BaseTransport, advertised: Address | None) -> Node:
 class MemberNode(Node):
     """The node that serves, in a cluster."""
 
-    __slots__ = ("_holds", "_leaders", "_listener", "_membership", "_seen")
+    __slots__ = ("_holds", "_listener", "_membership", "_placement", "_seen")
 
     def __init__(self, membership: Membership, listener: str, holds: Callable[[Scope], bool]) -> None:
         """Clients are told the addresses of the listener of this name. `holds` tells what this broker
@@ -76,7 +81,7 @@ class MemberNode(Node):
         self._membership = membership
         self._listener = listener
         self._seen = membership.view()
-        self._leaders = Leaders(self._ids())
+        self._placement = Placement(self._racks())
 
     def all(self) -> Sequence[Node]:
         return [self._node(each) for each in self._reachable()]
@@ -100,20 +105,40 @@ class MemberNode(Node):
             return None
         return self._node(found) if self._listener in found.addresses else None
 
-    def leaders(self, topic: Topic) -> Sequence[int]:
-        membership = self._membership
-        if topic.scope is not None:
-            holder = self._holder(topic.scope)
-            return (NO_NODE_ID if holder is None else holder.id,) * topic.partitions
-        view = membership.view()
+    def replicas(self, topic: Topic) -> Sequence[Replicas]:
+        placement = self._current_placement()
+        found = placement.of(topic.id, topic.partitions)
+        if topic.scope is None:
+            return found
+        holder = self._holder(topic.scope)
+        if holder is None:
+            return ((),) * topic.partitions
+        return [placement.led_by(holder.id, each) for each in found]
+
+    def nearer(self, topic: Topic, partition: int, rack: str) -> int | None:
+        # Without the database it is not known which brokers live: the one that is asked answers.
+        if not rack or rack == self.rack or not self._membership.may_serve():
+            return None
+        placement = self._current_placement()
+        replicas = placement.of(topic.id, topic.partitions)[partition]
+        holder = None if topic.scope is None else self._holder(topic.scope)
+        if holder is not None:
+            replicas = placement.led_by(holder.id, replicas)
+        found = placement.of_rack(rack, replicas)
+        if found is None or not any(each.id == found and each.is_ready for each in self._reachable()):
+            return None
+        return found
+
+    def _current_placement(self) -> Placement:
+        view = self._membership.view()
         if view is not self._seen:  # there is one for each heartbeat; this is called for each topic
             self._seen = view
-            if (ids := self._ids()) != self._leaders.brokers:
-                self._leaders = Leaders(ids)
-        return self._leaders.of(topic.id, topic.partitions)
+            if (racks := self._racks()) != self._placement.racks:
+                self._placement = Placement(racks)
+        return self._placement
 
-    def _ids(self) -> list[int]:
-        return [each.id for each in self._reachable()]
+    def _racks(self) -> dict[int, str | None]:
+        return {each.id: each.rack for each in self._reachable()}
 
     def _reachable(self) -> list[ClusterBroker]:
         """The brokers with a listener of this name."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from posthouse.broker.transactions.request_order import Arrival
 from posthouse.model.scopes import Scope
+from posthouse.protocols.kafka.read_replicas import ReadReplicas
 
 _serials = itertools.count(1)
 
@@ -21,11 +22,13 @@ _AHEAD = 2**31 + 2**16
 class ConnectionIdentity:
     """One connection of a client. Newer ones have a greater serial number."""
 
-    __slots__ = ("is_open", "relayed_by", "relayed_for", "serial")
+    __slots__ = ("is_open", "read_replicas", "relayed_by", "relayed_for", "serial")
 
     def __init__(self, *, relayed_by: UUID | None = None) -> None:
         self.serial = next(_serials)
         self.is_open = True
+        self.read_replicas = ReadReplicas()
+        """Which other brokers a consumer was told to read from."""
         self.relayed_by = relayed_by
         """The incarnation of another broker, which has made the connection and relays requests that the
         client has sent there."""

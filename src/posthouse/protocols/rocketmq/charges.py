@@ -4,9 +4,14 @@ Calls that wait for messages are answered nevertheless. They are few, and the cl
 what it has got is paid for.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from posthouse.broker.access.quotas import Quota, Quotas
 from posthouse.protocols.stopwatch import Stopwatch
 from posthouse.protocols.throttle_timer import ThrottleTimer
+
+T = TypeVar("T")
 
 
 class Charges:
@@ -24,6 +29,16 @@ class Charges:
 
     def read(self, size: int) -> None:
         self._charge(Quota.READ, size)
+
+    def timed(self, work: Callable[[], T]) -> T:
+        """Charge the time that it takes, also if it fails."""
+        if self.quotas.is_empty:
+            return work()
+        try:
+            with self.stopwatch:
+                return work()
+        finally:
+            self.worked()
 
     def worked(self) -> None:
         """Charge the time that the stopwatch has measured since the last call."""

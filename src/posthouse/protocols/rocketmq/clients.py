@@ -1,11 +1,11 @@
 """Clients and the groups that they belong to, as their heartbeats say.
 
 Each client has its own subscriptions: two of one group that subscribe differently each get what they asked
-for, of the queues that each of them reads.
+for, of the queues that each of them reads, and nothing else. See `mixed_subscriptions` for what is lost.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -24,6 +24,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import (
     Heartbeat,
     Subscription,
 )
+from posthouse.protocols.rocketmq.mixed_subscriptions import MixedSubscriptions, Subscribed
 
 EXPIRY_SECONDS: Final = 120.0
 """Clients send a heartbeat every 30 s."""
@@ -60,6 +61,12 @@ class Member:
     group: ConsumerGroup
 
 
+def host_of(peer: str) -> str:
+    """In Kafka's notation, for views of groups."""
+    host = peer.rpartition(":")[0].strip("[]")
+    return f"/{host}" if host else ""
+
+
 def compile_filter(expression_type: str, expression: str) -> Filter:
     """Raises InvalidFilter."""
     if expression_type == SQL_EXPRESSION:
@@ -93,6 +100,7 @@ class Clients:
         """By group, the one that was asked last at the end."""
         self._by_id: dict[str, dict[ClientConnection, None]] = {}
         """The one that has connected last at the end."""
+        self._mixed = MixedSubscriptions()
 
     def beat(self, connection: ClientConnection, heartbeat: Heartbeat, size: int) -> None:
         """Raises InvalidFilter and BadRequest, and then nothing has changed. `size` is the heartbeat's."""
@@ -112,6 +120,7 @@ class Clients:
             self._remove_producer(name, connection)
         for name in client.producer_groups:
             self._producers.setdefault(name, {}).setdefault(connection)
+        differing = _differing(client.filters, filters)
         client.groups, client.filters = groups, filters
         self._connections.setdefault(connection, clients)[client.id] = client
         self._by_id.setdefault(client.id, {}).setdefault(connection)
@@ -125,6 +134,7 @@ class Clients:
             if name not in before or name not in groups or _topics(before[name]) != _topics(groups[name])
         ]
         self._tell(changed)
+        self._compare(differing - set(changed))
 
     def filter_of(self, connection: ClientConnection, group: str, topic: str) -> Filter | None:
         """None if no client of the connection has subscribed to the topic. A pull does not say which client
@@ -133,6 +143,10 @@ class Clients:
             if (found := client.filters.get((group, topic))) is not None:
                 return found[1]
         return None
+
+    def differing_filters(self, group: str, topic: str) -> list[Filter]:
+        """What members of the group want of the topic, if not all want the same."""
+        return self._mixed.filters(group, topic)
 
     def members(self, group: str) -> list[str]:
         """Ids of the clients that consume in the group, each once."""
@@ -255,13 +269,37 @@ class Clients:
             self._consumers.pop(group, None)
 
     def _tell(self, groups: Iterable[str]) -> None:
+        """The groups have other members, or members with other topics, than before."""
+        groups = list(groups)
         for name in groups:
             for connection in self._consumers.get(name, {}):
                 connection.members_changed(name)
+        self._compare(groups)
+
+    def _compare(self, groups: Iterable[str]) -> None:
+        for name in groups:
+            self._mixed.compare(name, self._subscribed(name))
+
+    def _subscribed(self, group: str) -> Iterator[Subscribed]:
+        """Members that broadcast are left out: what one of them does not read is not lost for others."""
+        for connection, ids in self._consumers.get(group, {}).items():
+            for client in (self._connections[connection][id] for id in ids):
+                if client.groups[group].message_model == BROADCASTING:
+                    continue
+                for each in client.groups[group].subscriptions:
+                    yield Subscribed(client.id, *client.filters[group, each.topic])
 
 
 def _topics(group: ConsumerGroup) -> set[str]:
     return {each.topic for each in group.subscriptions}
+
+
+_Compiled = Mapping[tuple[str, str], tuple[Subscription, Filter]]
+
+
+def _differing(before: _Compiled, now: _Compiled) -> set[str]:
+    """Groups in which the client has subscribed otherwise than before."""
+    return {place[0] for place in (*before, *now) if before.get(place) is not now.get(place)}
 
 
 def _compiled(

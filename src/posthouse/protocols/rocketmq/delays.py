@@ -37,15 +37,17 @@ def retry_level(level: int, reconsumed: int) -> int:
 
 
 def due_ms(properties: Mapping[str, str], now_ms: int) -> int | None:
-    """None for a message that is delivered at once. Raises InvalidTimestamp."""
-    if (text := properties.get(TIMER_DELIVER_MS)) is not None:
+    """None for a message that is delivered at once. A level goes before a time, as upstream: a consumer that
+    sends a message again asks for one, beside what was asked before. Raises InvalidTimestamp."""
+    level = properties.get(DELAY_LEVEL)
+    if level is not None and (number := _number(DELAY_LEVEL, level)):
+        due = now_ms + level_ms(number)
+    elif (text := properties.get(TIMER_DELIVER_MS)) is not None:
         due = _number(TIMER_DELIVER_MS, text)
     elif (text := properties.get(TIMER_DELAY_MS)) is not None:
         due = now_ms + _number(TIMER_DELAY_MS, text)
     elif (text := properties.get(TIMER_DELAY_SEC)) is not None:
         due = now_ms + 1000 * _number(TIMER_DELAY_SEC, text)
-    elif (text := properties.get(DELAY_LEVEL)) is not None:
-        due = now_ms + level_ms(_number(DELAY_LEVEL, text))
     else:
         return None
     return due if due > now_ms else None

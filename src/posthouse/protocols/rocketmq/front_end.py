@@ -15,9 +15,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
     from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 
     # One for all listeners: clients of a group may use several.
-    server = RemotingServer(
-        backend.broker, backend.settings, backend.budget, backend.requests, backend.group_users
-    )
+    server = RemotingServer(backend.broker, backend.settings, backend.budget, backend.requests)
     return lambda listener: partial(RemotingConnection, server, listener.advertised)
 
 

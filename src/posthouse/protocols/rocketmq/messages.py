@@ -5,8 +5,9 @@
     properties    headers of the same names
     the rest      the header `rocketmq.message`: flag i32, reconsume times i32, born at i64, born host
 
-What only says how to send (WAIT, delays) is not stored. A record without that header comes from another
-protocol: its headers are the properties as far as RocketMQ can have them, its key is the property KEYS.
+What only says how to send (WAIT, delays) is not stored; of a delayed message, TIMER_DELIVER_MS is when it was
+to be delivered. A record without that header comes from another protocol: its headers are the properties as
+far as RocketMQ can have them, its key is the property KEYS.
 """
 
 from collections.abc import Mapping
@@ -15,7 +16,10 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from posthouse.protocols.rocketmq.codec.codes import KEYS, REGION, TAGS, WAIT
+from posthouse.broker.half_messages.proofs import PROOF
+from posthouse.broker.schedule.entry import LATEST_MS
+from posthouse.broker.subscriptions.dead_letters import HEADERS as DEAD_LETTER_HEADERS
+from posthouse.protocols.rocketmq.codec.codes import KEYS, REGION, TAGS, TIMER_DELIVER_MS, WAIT
 from posthouse.protocols.rocketmq.codec.hosts import V4_SIZE, V6_SIZE
 from posthouse.protocols.rocketmq.codec.properties import encode_properties
 from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
@@ -33,7 +37,10 @@ LONGEST_STORED: Final = 0x7FFF - len(_REGION)
 _NO_LARGE_PORT: Final = b"\0\0"
 _NOT_STORED: Final = frozenset({WAIT, *DELAYS})
 _OF_PROTOCOLS: Final = (b"amqp.", b"posthouse.", b"rocketmq.")
+_SHOWN: Final = frozenset(DEAD_LETTER_HEADERS)
+"""All the same: where a dead letter comes from."""
 _FIXED: Final = Struct(">iiq")
+_LONGEST_DUE: Final = len(str(LATEST_MS))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -47,6 +54,8 @@ class Message:
     """As `pack_host` returns it."""
     flag: int = 0
     reconsume_times: int = 0
+    due_ms: int | None = None
+    """When it is to be delivered, or was; None if it was not delayed."""
 
     @property
     def tag(self) -> str | None:
@@ -71,6 +80,8 @@ def record_headers(message: Message) -> bytes:
         for name, value in message.properties.items()
         if name not in _NOT_STORED
     ]
+    if message.due_ms is not None:
+        headers.append((TIMER_DELIVER_MS.encode(), b"%d" % message.due_ms))
     fixed = _FIXED.pack(message.flag, message.reconsume_times, message.born_at)
     headers.append((HEADER, fixed + message.born_host))
     return encode_section(headers)
@@ -81,6 +92,8 @@ def message_of(record: RawRecord) -> Message:
     properties: dict[str, str] | None = None
     flag, reconsume_times, born_at, born_host = 0, 0, record.timestamp, UNKNOWN_HOST
     headers = decode_section(record.headers)
+    if headers and headers[0][0] == PROOF:
+        del headers[0]
     if headers and headers[-1][0] == HEADER:
         fixed = headers.pop()[1] or b""
         try:
@@ -100,7 +113,16 @@ def message_of(record: RawRecord) -> Message:
         born_host=born_host,
         flag=flag,
         reconsume_times=reconsume_times,
+        due_ms=_due_ms(properties),
     )
+
+
+def _due_ms(properties: Mapping[str, str]) -> int | None:
+    """None also where another producer has made the header."""
+    text = properties.get(TIMER_DELIVER_MS)
+    if text is None or not text.isdecimal() or len(text) > _LONGEST_DUE:
+        return None
+    return int(text)
 
 
 def _own(headers: list[tuple[bytes, bytes | None]]) -> dict[str, str] | None:
@@ -128,7 +150,7 @@ def _foreign(headers: list[tuple[bytes, bytes | None]], key: bytes | None) -> di
         headers = [(KEYS.encode(), key), *headers]
     room = LONGEST_PROPERTIES
     for name, value in headers:
-        if not name or value is None or name.startswith(_OF_PROTOCOLS):
+        if not name or value is None or (name.startswith(_OF_PROTOCOLS) and name not in _SHOWN):
             continue
         size = len(name) + len(value) + 2
         if size > room or _has_separator(name) or _has_separator(value):

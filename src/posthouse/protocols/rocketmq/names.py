@@ -10,6 +10,8 @@ from posthouse.model.topics import MAX_NAME_LENGTH, check_topic_name
 
 CLUSTER: Final = "posthouse"
 """The name of the cluster in routes."""
+BROKER: Final = "posthouse"
+"""The name of the one broker in routes. Clients keep offsets under it, so it never changes."""
 REPLY_TOPIC: Final = f"{CLUSTER}_REPLY_TOPIC"
 """Replies to requests are sent to it. They are pushed to the client that waits, and not stored."""
 RETRY: Final = "%RETRY%"

@@ -1,5 +1,6 @@
 """Messages of a partition from an offset on, as one consumer wants them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -34,10 +35,20 @@ class ReadMessages:
     messages: list[ReadMessage] = field(default_factory=list)
     size: int = 0
     """Bytes of the bodies."""
+    passed_over: int = 0
+    """Messages that were left out, and match one of the other filters."""
 
 
 async def read_messages(
-    broker: Broker, topic: Topic, partition: int, offset: int, selected: Filter, *, most: int, most_bytes: int
+    broker: Broker,
+    topic: Topic,
+    partition: int,
+    offset: int,
+    selected: Filter,
+    *,
+    most: int,
+    most_bytes: int,
+    others: Sequence[Filter] = (),
 ) -> ReadMessages:
     """At most `most`, and no more once they have `most_bytes`. If there are none now, `following` is the end,
     or where the filter gave up. Raises OffsetOutOfRange, UnknownPartition and Unavailable."""
@@ -66,6 +77,8 @@ async def read_messages(
                     found.size += len(record.value)
                     if len(found.messages) >= most or found.size >= most_bytes:
                         return found
+                elif any(each.matches(message.properties, message.tag) for each in others):
+                    found.passed_over += 1
             found.following = header.next_offset
         if found.messages:
             break

@@ -1,7 +1,8 @@
 """Topics as RocketMQ's clients see them: by their names there, created by use."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Final
 
 from posthouse.broker.broker import Broker
@@ -11,6 +12,8 @@ from posthouse.model.errors import InvalidTopicName, PosthouseError, TopicExists
 from posthouse.model.topics import Topic
 from posthouse.protocols.noop import noop
 from posthouse.protocols.rocketmq.names import check_may_create, is_of_group, topic_name
+from posthouse.protocols.rocketmq.priorities import SETTING as PRIORITIES
+from posthouse.protocols.rocketmq.priorities import has_said
 
 DEFAULT_QUEUES: Final = 4
 """Of a new topic, unless its producer wants fewer."""
@@ -58,19 +61,35 @@ class RocketTopics:
         """The topic, created if there is none. Several callers go on in the order of their calls. Raises
         InvalidTopicName, UnknownTopic where topics are not created by use, and what `check` raises, which is
         called before it is created."""
+        async with self._turn_of(name):
+            topic = self.find(name)
+            if topic is None:
+                self._check_may_create(name)
+                check()
+                queues = max(1, min(queues, MOST_QUEUES))
+                topic = await undisturbed(asyncio.ensure_future(self._create(name, queues)))
+            return topic
+
+    async def with_priorities(self, name: str) -> Topic:
+        """The topic, which has priorities from now on unless its settings say otherwise. As in `obtain`,
+        others that want the topic meanwhile go on later. Raises UnknownTopic."""
+        async with self._turn_of(name):
+            topic = self.get(name)
+            if not has_said(topic):
+                topic = await undisturbed(
+                    asyncio.ensure_future(self._broker.configure_topic(topic.name, _with_priorities))
+                )
+            return topic
+
+    @asynccontextmanager
+    async def _turn_of(self, name: str) -> AsyncIterator[None]:
         turn = self._turns.get(name)
         if turn is None:
             turn = self._turns[name] = _Turn()
         turn.waiting += 1
         try:
             async with turn.lock:
-                topic = self.find(name)
-                if topic is None:
-                    self._check_may_create(name)
-                    check()
-                    queues = max(1, min(queues, MOST_QUEUES))
-                    topic = await undisturbed(asyncio.ensure_future(self._create(name, queues)))
-                return topic
+                yield
         finally:
             turn.waiting -= 1
             if not turn.waiting:
@@ -93,6 +112,10 @@ class RocketTopics:
         return created
 
 
-def new_topic(name: str, queues: int) -> NewTopic:
+def _with_priorities(topic: Topic) -> Mapping[str, str]:
+    return topic.overrides if has_said(topic) else {**topic.overrides, PRIORITIES: "true"}
+
+
+def new_topic(name: str, queues: int, overrides: Mapping[str, str] | None = None) -> NewTopic:
     """`name` is that of the log. Messages are found by their keys, as upstream."""
-    return NewTopic(name=name, partitions=queues, overrides={"index.keys": "true"})
+    return NewTopic(name=name, partitions=queues, overrides={"index.keys": "true", **(overrides or {})})

@@ -24,10 +24,11 @@ from rocketmq.grpc_protocol import FilterType
 
 DEADLINE = 90.0
 ADDRESS, STEPS = sys.argv[1], sys.argv[3:]
+CREDENTIALS = Credentials(os.environ.get("ACCESS_KEY", ""), os.environ.get("ACCESS_SECRET", ""))
 
 
 def configuration() -> ClientConfiguration:
-    return ClientConfiguration(ADDRESS, Credentials("", ""))
+    return ClientConfiguration(ADDRESS, CREDENTIALS)
 
 
 def message(topic: str, body: str, tag: str | None = None) -> Message:
@@ -220,6 +221,31 @@ def inbox() -> None:
     tagged = found["grüße von Kafka"]
     assert (tagged.tag, list(tagged.keys), tagged.properties) == ("red", ["from.kafka"], {"tenant": "röt"})
     consumer.shutdown()
+
+
+def priorities() -> None:
+    messages = []
+    for priority in (1, 3, 2, 0, 3, 9):
+        made = message("priorities", f"priority {priority}")
+        made.priority = priority
+        messages.append(made)
+    send("priorities", *messages)
+    consumer = simple("priorities")
+    found = [each.priority for each in received(consumer, 6)]
+    assert found == [3, 3, 9, 2, 1, 0], found  # there are four queues: 9 is as high as 3
+    consumer.shutdown()
+
+
+def refused() -> None:
+    """What the client says of a broker that does not let it in."""
+    client = Producer(configuration(), ("refused",))
+    try:
+        client.startup()
+        client.send(message("refused", "never"))
+    except Exception as error:  # noqa: BLE001 - clients raise many kinds
+        print(f"refused by {error}", flush=True)
+    else:
+        raise AssertionError("the client is let in")
 
 
 def run(step: str) -> None:

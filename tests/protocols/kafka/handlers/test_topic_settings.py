@@ -138,6 +138,7 @@ OURS = {
     "retention.consumed",
     "retention.local.bytes",
     "retention.local.ms",
+    "rocketmq.priority.enable",
 }
 
 

@@ -1,6 +1,9 @@
 """Brokers that serve RocketMQ's clients by both protocols."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import pytest
 
@@ -18,12 +21,28 @@ ANY_PORT = Address("127.0.0.1", 0)
 
 
 class StillBroker(ListenerAddresses):
-    """Its time goes on only when a test turns the clock."""
+    """Its time goes on only when a test turns the clock. Without a directory all is in memory."""
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
-        settings = on_any_port(memory=True, audit=None, rocketmq=ANY_PORT, rocketmq_grpc=ANY_PORT)
-        self.app = App(settings, clock=self.clock, storage=MemoryStorage(self.clock))
+    def __init__(self, data: Path | None = None, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        ports = {"rocketmq": ANY_PORT, "rocketmq_grpc": ANY_PORT, "audit": None}
+        if data is None:
+            storage = MemoryStorage(self.clock)
+            self.app = App(on_any_port(memory=True, **ports), clock=self.clock, storage=storage)
+        else:
+            self.app = App(on_any_port(data=data, **ports), clock=self.clock)
+
+    async def __aenter__(self) -> Self:
+        await self.app.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.app.stop()
 
     def address(self, listener: str) -> str:
         return str(self.app.listeners[listener])
@@ -55,12 +74,8 @@ async def client(broker: AsyncBroker) -> AsyncIterator[MessagingClient]:
 
 @pytest.fixture
 async def still() -> AsyncIterator[StillBroker]:
-    broker = StillBroker()
-    await broker.app.start()
-    try:
+    async with StillBroker() as broker:
         yield broker
-    finally:
-        await broker.app.stop()
 
 
 def client_of(broker: ListenerAddresses, id: str | None = "client", namespace: str = "") -> MessagingClient:

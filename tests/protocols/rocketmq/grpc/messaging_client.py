@@ -122,7 +122,7 @@ class MessagingClient:
             credentials = grpc.ssl_channel_credentials(roots)
             self.channel = grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
         self.namespace = namespace
-        self.metadata = () if id is None else ((CLIENT_ID, id),)
+        self.metadata: tuple[tuple[str, str], ...] = () if id is None else ((CLIENT_ID, id),)
 
     async def __aenter__(self) -> Self:
         return self

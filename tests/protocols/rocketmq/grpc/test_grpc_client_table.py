@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.protocol_members import Software
 from posthouse.broker.schedule.entry import Scheduled
 from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId
@@ -42,6 +43,13 @@ class Table(GrpcClients):
         self.alone += 1
 
 
+class Line(str):
+    """A connection, by its name."""
+
+    peer = "127.0.0.1:1"
+    software = Software("JAVA", "5.2.0")
+
+
 class Stream:
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -55,7 +63,7 @@ def test_a_client_of_two_groups_keeps_the_messages_of_both() -> None:
     table = Table()
     table.now = EXPIRY_SECONDS
     table.forget_silent()  # nobody from before the start of the broker is awaited any more
-    client = table.heard(ID, "a connection", "ann")
+    client = table.heard(ID, Line("a connection"), "ann")
     for group, tag in ((ONE, "a"), (TWO, "b"), (ONE, "a")):
         table.joins(client, group)
         table.subscribes(client, group, "orders", "TAG", tag)
@@ -72,7 +80,7 @@ def test_a_client_of_two_groups_keeps_the_messages_of_both() -> None:
 def test_groups_of_a_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients_module, "_MOST_GROUPS", 2)
     table = Table()
-    client = table.heard(ID, "a connection", "ann")
+    client = table.heard(ID, Line("a connection"), "ann")
     table.joins(client, ONE)
     table.joins(client, TWO)
     table.joins(client, ONE)
@@ -82,27 +90,27 @@ def test_groups_of_a_client_are_limited(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_producer_is_asked_after_another_connection_of_it_has_ended() -> None:
     table, stream = Table(), Stream()
-    client = table.heard(ID, "with telemetry", "ann")
+    client = table.heard(ID, Line("with telemetry"), "ann")
     client.telemetry = stream
     table.publishes(client, frozenset({"orders"}))
-    table.heard(ID, "another", "ann")
-    table.lost("another")
+    table.heard(ID, Line("another"), "ann")
+    table.lost(Line("another"))
     assert table.ask(7, HALF) and stream.asked == [7]
 
 
 def test_a_consumer_that_loses_a_connection_is_disconnected_and_stays_a_member() -> None:
     table = Table()
-    client = table.heard(ID, "first", "ann")
+    client = table.heard(ID, Line("first"), "ann")
     table.joins(client, ONE)
     table.subscribes(client, ONE, "orders", *ALL)
-    table.heard(ID, "second", "ann")
+    table.heard(ID, Line("second"), "ann")
     assert table.told == []
-    table.lost("first")
+    table.lost(Line("first"))
     assert table.told == [("disconnected", ONE, ID)]
     alone = [table.alone]
-    table.lost("second")
+    table.lost(Line("second"))
     assert [*alone, table.alone] == [0, 1] and table.are_alone
-    assert table.heard(ID, "third", "ann") is client and not table.are_alone
+    assert table.heard(ID, Line("third"), "ann") is client and not table.are_alone
 
 
 def test_a_connection_that_speaks_for_too_many_takes_no_client_from_others(
@@ -110,27 +118,27 @@ def test_a_connection_that_speaks_for_too_many_takes_no_client_from_others(
 ) -> None:
     monkeypatch.setattr(clients_module, "MOST_OF_CONNECTION", 1)
     table = Table()
-    client = table.heard(ID, "its own", "ann")
+    client = table.heard(ID, Line("its own"), "ann")
     table.joins(client, ONE)
-    table.heard(MemberId("another"), "a greedy one", "ann")
+    table.heard(MemberId("another"), Line("a greedy one"), "ann")
     for id in (ID, MemberId("a third")):
         with pytest.raises(BadRequest):
-            table.heard(id, "a greedy one", "ann")
+            table.heard(id, Line("a greedy one"), "ann")
     assert table.is_known(client) and table.told == [] and len(table) == 2
 
 
 def test_who_was_forgotten_is_not_known() -> None:
     table = Table()
-    client = table.heard(ID, "a connection", "ann")
+    client = table.heard(ID, Line("a connection"), "ann")
     table.now = EXPIRY_SECONDS + 1
     table.forget_silent()
     assert not table.is_known(client)
-    assert table.is_known(table.heard(ID, "a connection", "ann"))
+    assert table.is_known(table.heard(ID, Line("a connection"), "ann"))
 
 
 def test_a_client_belongs_to_its_user() -> None:
     table = Table()
-    client = table.heard(ID, "a connection", "ann")
+    client = table.heard(ID, Line("a connection"), "ann")
     with pytest.raises(AccessRefused, match="another user"):
-        table.heard(ID, "of another user", "bob")
-    assert table.heard(ID, "a connection", "ann") is client
+        table.heard(ID, Line("of another user"), "bob")
+    assert table.heard(ID, Line("a connection"), "ann") is client

@@ -13,8 +13,7 @@ from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
-from posthouse.protocols.group_users import GroupUsers
-from posthouse.protocols.rocketmq.grpc import groups as groups_module
+from posthouse.protocols.rocketmq import first_offsets
 from posthouse.protocols.rocketmq.grpc.groups import GrpcGroups
 from tests.broker.subscriptions.bench import Bench
 
@@ -37,7 +36,7 @@ def floors(bench: Bench) -> list[int]:
 async def test_who_comes_while_another_begins_does_not_begin_again(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = GrpcGroups(bench.broker, GroupUsers())
+    groups = GrpcGroups(bench.broker)
     await bench.produce(b"0", b"1", b"2")
     known = NewOffset(partition=bench.partition, offset=2)
     await bench.broker.groups.offsets.commit(GROUP, MemberIdentity(member=MemberId("")), [known])
@@ -66,7 +65,7 @@ async def test_who_comes_while_another_begins_does_not_begin_again(
 async def test_a_client_that_leaves_does_not_interrupt_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = GrpcGroups(bench.broker, GroupUsers())
+    groups = GrpcGroups(bench.broker)
     known = NewOffset(partition=bench.partition, offset=0)
     await bench.broker.groups.offsets.commit(GROUP, MemberIdentity(member=MemberId("")), [known])
     moved, go_on = asyncio.Event(), asyncio.Event()
@@ -93,10 +92,10 @@ async def test_a_client_that_leaves_does_not_interrupt_it(
 async def test_partitions_that_a_topic_gets_later_are_read_from_their_start(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = GrpcGroups(bench.broker, GroupUsers())
+    groups = GrpcGroups(bench.broker)
     await groups.opened(GROUP, bench.topic)
     topic = await bench.broker.create_partitions("t", 2)
-    monkeypatch.setattr(groups_module, "FROM_THE_START_BYTES", 0)
+    monkeypatch.setattr(first_offsets, "FROM_THE_START_BYTES", 0)
     bench.topic = topic
     await bench.produce(b"0", partition=1)
     await groups.opened(GROUP, topic)
@@ -112,7 +111,7 @@ async def test_partitions_that_a_topic_gets_later_are_read_from_their_start(
 async def test_a_group_with_consumers_of_kafka_is_not_taken_over(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    groups = GrpcGroups(bench.broker, GroupUsers())
+    groups = GrpcGroups(bench.broker)
     monkeypatch.setattr(bench.broker.groups, "has_members", lambda group: group == GROUP)
     with pytest.raises(GroupNotEmpty, match="stop them"):
         await groups.opened(GROUP, bench.topic)

@@ -8,6 +8,7 @@ from pathlib import Path
 from posthouse.model.ids import GroupId
 from posthouse.protocols.rocketmq.codec.codes import RequestCode
 from posthouse.protocols.rocketmq.grpc.clients import EXPIRY_SECONDS
+from posthouse.protocols.rocketmq.grpc.departed_filters import KEPT_SECONDS
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.enums import ClientType
 from posthouse.protocols.rocketmq.grpc.messages.service import ReceiveMessageResponse
@@ -140,21 +141,46 @@ async def test_a_consumer_says_that_it_ends(broker: AsyncBroker, client: Messagi
     assert await client.ack("orders", message) == Code.INVALID_RECEIPT_HANDLE
 
 
-async def test_the_filter_of_a_consumer_that_is_gone(still: StillBroker) -> None:
-    """What only it wanted is passed over when it says that it ends, and not before."""
+async def test_a_consumer_that_is_replaced_loses_nothing(still: StillBroker) -> None:
+    """What only it wanted is kept for its successor, also from a third that has never seen it."""
     async with client_of(still, "red") as red, client_of(still, "green") as green:
-        await red.beat("group")
-        await still.advance(EXPIRY_SECONDS)  # since the broker was started
-        await swept(still)
-        await red.send("orders", b"to make the topic", tag="none")
-        for consumer, tag in ((red, "red"), (green, "green")):
-            assert await consumer.receive("orders", expression=tag) == []
+        await know_the_consumers(still, red, green)
+        await red.terminate("group")
         await red.send("orders", b"red", tag="red")
+        await still.advance(KEPT_SECONDS - 1)
+        await green.beat("group")
+        await swept(still)
+        assert await green.receive("orders", expression="green") == []
+    async with client_of(still, "blue") as blue, client_of(still, "successor") as successor:
+        assert await blue.receive("orders", expression="blue") == []
+        assert lag(still) == 1
+        assert bodies(await successor.receive("orders", expression="red")) == [b"red"]
+
+
+async def test_the_filter_of_a_consumer_that_does_not_come_back(still: StillBroker) -> None:
+    """What only it wanted is passed over after a while, and not before; so is what comes then."""
+    async with client_of(still, "red") as red, client_of(still, "green") as green:
+        await know_the_consumers(still, red, green)
+        await red.send("orders", b"red", tag="red")
+        await red.terminate("group")
+        await still.advance(KEPT_SECONDS - 1)
+        await green.beat("group")
+        await swept(still)
         assert await green.receive("orders", expression="green") == []
         assert lag(still) == 1
-        await red.terminate("group")
+        await still.advance(6)
+        await swept(still)
         assert await green.receive("orders", expression="green") == []
         assert lag(still) == 0
+
+
+async def know_the_consumers(still: StillBroker, red: MessagingClient, green: MessagingClient) -> None:
+    await red.beat("group")
+    await still.advance(EXPIRY_SECONDS)  # since the broker was started
+    await swept(still)
+    await red.send("orders", b"to make the topic", tag="none")
+    for consumer, tag in ((red, "red"), (green, "green")):
+        assert await consumer.receive("orders", expression=tag) == []
 
 
 async def test_consumers_from_before_a_restart(tmp_path: Path) -> None:

@@ -150,7 +150,20 @@ REFUSED: dict[str, tuple[Code, dict[str, Any]]] = {
     ),
     "a gzip bomb": (Code.MESSAGE_BODY_TOO_LARGE, {"body": BOMB, "body_encoding": Encoding.GZIP}),
     "a lite topic": (Code.UNSUPPORTED, {"lite_topic": "lite", "message_type": MessageType.LITE}),
-    "a priority": (Code.UNSUPPORTED, {"priority": 1}),
+    "a negative priority": (Code.BAD_REQUEST, {"priority": -1}),
+    "no priority": (Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, {"message_type": MessageType.PRIORITY}),
+    "a priority and a message group": (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        {"priority": 1, "message_group": "g"},
+    ),
+    "a delayed message with a priority": (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        {"priority": 1, "delivery_timestamp": Timestamp(seconds=1)},
+    ),
+    "a half message with a priority": (
+        Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
+        {"priority": 1, "message_type": MessageType.TRANSACTION},
+    ),
     "a delayed half message": (
         Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
         {"message_type": MessageType.TRANSACTION, "delivery_timestamp": Timestamp(seconds=1)},

@@ -93,6 +93,25 @@ async def test_settings_for_consumers_of_the_other_protocol(
     assert (config.rocketmq_fifo_enable, config.share_delivery_count_limit) == (False, 17)
 
 
+async def test_the_priority_factor_of_a_group(broker: AsyncBroker, client: RemotingClient) -> None:
+    async def factor() -> tuple[int, object]:
+        found = await client.request(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "g"})
+        config = broker.app.broker.group_configs.get(GroupId("g"))
+        return config.rocketmq_priority_factor, json.loads(bytes(found.body))["attributes"]
+
+    assert (await client.request(CREATE, None, configuration())).code == 0
+    assert await factor() == (100, {})
+    for given in ({"+priority.factor": "40"}, {}, {"+priority.factor": "40"}):
+        assert (await client.request(CREATE, None, configuration(attributes=given))).code == 0
+        assert await factor() == (40, {"priority.factor": "40"})
+    for wrong in ("101", "-1", "many"):
+        answer = await client.request(CREATE, None, configuration(attributes={"+priority.factor": wrong}))
+        assert answer.code == ResponseCode.MESSAGE_ILLEGAL and "rocketmq.priority.factor" in (
+            answer.remark or ""
+        )
+    assert await factor() == (40, {"priority.factor": "40"})
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -138,11 +157,12 @@ async def test_a_group_with_consumers_is_not_deleted(
         while (await client.request(DELETE, {"groupName": "g"})).code:
             await asyncio.sleep(0.001)
     assert offsets.has(GroupId("g"))
-    assert (
-        await client.request(DELETE, {"groupName": "g"})
-    ).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    kept = await client.request(DELETE, {"groupName": "g"})
+    assert kept.code == ResponseCode.SYSTEM_ERROR and "-r true" in (kept.remark or "")
     assert (await client.request(DELETE, {"groupName": "g", "cleanOffset": "true"})).code == 0
     assert not offsets.has(GroupId("g"))
+    gone = await client.request(DELETE, {"groupName": "g", "cleanOffset": "true"})
+    assert gone.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 async def test_topics_and_groups(client: RemotingClient, topic: None) -> None:

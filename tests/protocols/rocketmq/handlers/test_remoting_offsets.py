@@ -7,8 +7,8 @@ import pytest
 
 from posthouse.broker.topics import NewTopic
 from posthouse.model.ids import GroupId
+from posthouse.protocols.rocketmq import first_offsets
 from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
-from posthouse.protocols.rocketmq.remoting.handlers import offsets
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.wire import Wire, batch
 from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient
@@ -125,7 +125,7 @@ async def test_where_a_new_group_begins(
     assert await query(client) == 0
     await broker.app.broker.create_topics([NewTopic(name="empty", partitions=1)])
     assert await query(client, topic="empty") == 0
-    monkeypatch.setattr(offsets, "FROM_THE_START_BYTES", 100)
+    monkeypatch.setattr(first_offsets, "FROM_THE_START_BYTES", 100)
     assert (await client.request(QUERY, place())).code == ResponseCode.QUERY_NOT_FOUND
     assert await query(client, topic="empty") == 0
     monkeypatch.undo()

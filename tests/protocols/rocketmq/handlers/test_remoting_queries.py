@@ -113,12 +113,12 @@ async def test_a_client_that_searches_and_does_not_read() -> None:
         client = await RemotingClient.open(broker.address("rocketmq"))
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         searches = [asyncio.ensure_future(found(client, "t", "red")) for _ in range(40)]
-        search = broker.app.broker.key_search
+        index = broker.app.broker.key_index
         async with asyncio.timeout(DEADLINE):
             while not (made := connections_of(broker)) or not made[0]._flow.outbox.is_congested:
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.2)
-        assert made[0]._flow.outbox.unsent < 8 * 1024 * 1024 and search.searches < 20
+        assert made[0]._flow.outbox.unsent < 8 * 1024 * 1024 and index.searches < 20
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         async with asyncio.timeout(DEADLINE):
             assert {len(await each) for each in searches} == {5}

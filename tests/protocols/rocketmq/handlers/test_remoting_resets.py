@@ -22,6 +22,7 @@ from posthouse.protocols.rocketmq.codec.heartbeats import BROADCASTING, PULL, Co
 from posthouse.protocols.rocketmq.remoting.connection import RemotingConnection
 from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.testing import AsyncBroker
+from tests.cli.programs import inside
 from tests.protocols.kafka.wire import Wire, batch
 from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of, group
 
@@ -182,6 +183,20 @@ async def test_by_a_client_of_kafka(
     answer = await waiting
     assert (answer.code, answer.fields["nextBeginOffset"]) == (MOVED, "6")
     assert await committed(client) == 6
+
+
+async def test_by_posthouse_group(
+    broker: AsyncBroker, client: RemotingClient, consumer: RemotingClient
+) -> None:
+    waiting = asyncio.create_task(pull(consumer, 10, wait_ms=60_000))
+    await asyncio.sleep(0)
+    reset = ["group", "reset", "g", "--topic", "t:0", "--to", "7"]
+    done = await asyncio.to_thread(inside, *reset, bootstrap=broker.kafka)
+    assert done.returncode == 0, done
+    answer = await waiting
+    assert (answer.code, answer.fields["nextBeginOffset"]) == (MOVED, "7")
+    shown = await asyncio.to_thread(inside, "group", "list", bootstrap=broker.kafka)
+    assert shown.stdout.splitlines()[1].split() == ["g", "Stable", "classic", "1"]
 
 
 async def test_a_group_without_consumers_has_nobody_to_be_told(

@@ -47,6 +47,25 @@ async def test_a_topic_is_created_and_grows(broker: AsyncBroker, client: Remotin
     assert topics(broker) == {"t": 5, "f": 8}
 
 
+async def test_topics_with_priorities(broker: AsyncBroker, client: RemotingClient) -> None:
+    async def attributes(name: str) -> object:
+        answer = await client.request(RequestCode.GET_TOPIC_CONFIG, {"topic": name})
+        return json.loads(bytes(answer.body))["attributes"]
+
+    priority = "+message.type=PRIORITY"
+    assert (await client.request(CREATE, wanted("new", attributes=priority))).code == 0
+    assert (await client.request(CREATE, wanted("old"))).code == 0
+    assert await attributes("new") == {"message.type": "PRIORITY"}
+    assert await attributes("old") == {}
+    for _ in range(2):
+        assert (await client.request(CREATE, wanted("old", 9, attributes=priority))).code == 0
+        assert await attributes("old") == {"message.type": "PRIORITY"}
+    for name in ("new", "old"):
+        assert broker.app.broker.topic(name).config.rocketmq_priority_enable
+        assert broker.app.broker.topic(name).config.index_keys
+    assert topics(broker) == {"new": 8, "old": 9}
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -55,6 +74,7 @@ async def test_a_topic_is_created_and_grows(broker: AsyncBroker, client: Remotin
         {"perm": 2},
         {"order": "true"},
         {"attributes": "+message.type=FIFO,+queue.type=BatchCQ"},
+        {"attributes": "+message.type=LITE"},
     ],
 )
 async def test_topics_that_cannot_be(

@@ -1,4 +1,4 @@
-"""A group is moved to other offsets, while it has no members: they would commit over it."""
+"""A group is moved to other offsets, while it has no members that would commit over it."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final
@@ -9,7 +9,6 @@ from msgspec import Meta
 from posthouse.broker.access.commit_permission import missing_to_commit
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.groups.committing import NewOffset
-from posthouse.broker.groups.descriptions import GroupKind
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import GroupNotEmpty
 from posthouse.model.ids import GroupId, MemberId, PartitionId
@@ -63,7 +62,7 @@ async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> 
     groups = views(context)
     await groups.refresh(parameters.group)
     group = groups.find(parameters.group) if body.topics else groups.get(parameters.group)
-    _check_no_members(group)
+    _check_members(group)
     committed = {} if group is None else await _committed(context, groups, group)
     wanted = _wanted(context, parameters.group, body.topics, committed)
     await context.broker.refresh([topic.partition(index) for topic, index in wanted])
@@ -78,7 +77,7 @@ async def _reset(context: CallContext, parameters: OfGroup, body: ResetBody) -> 
             )
     if not body.dry_run and changes:
         context.guard.note("reset", f"{Kind.GROUP}:{parameters.group}", f"to {body.to[:100]}")
-        await _move(context, parameters.group, group, changes)
+        await _move(context, parameters.group, changes)
     return ResetResult(group=parameters.group, dry_run=body.dry_run, changes=list(changes.values()))
 
 
@@ -88,9 +87,9 @@ def _require_to_commit(context: CallContext, group: str, topic: str) -> None:
         raise refused(missing, Kind.TOPIC, topic)
 
 
-def _check_no_members(group: Group | None) -> None:
-    if group is not None and group.members:
-        count = len(group.members)
+def _check_members(group: Group | None) -> None:
+    count = 0 if group is None else sum(not each.follows_resets for each in group.members)
+    if group is not None and count:
         raise GroupNotEmpty(
             f"group {group.id!r} has {count} member{'s' if count > 1 else ''}, which would commit over it; "
             "stop its consumers and try again"
@@ -146,13 +145,11 @@ async def _resolved(
     return min(max(wanted, bounds.start), bounds.end)
 
 
-async def _move(
-    context: CallContext, name: str, group: Group | None, changes: dict[PartitionId, ResetOffset]
-) -> None:
+async def _move(context: CallContext, name: str, changes: dict[PartitionId, ResetOffset]) -> None:
     id = GroupId(name)
-    if group is not None and group.kind is GroupKind.SHARE:
+    if id in context.broker.subscriptions:
         offsets = {partition: change.after for partition, change in changes.items()}
-        await context.backend.share_memberships.move(id, offsets)
+        await context.broker.subscriptions.reset(id, offsets)
         return
     new = [
         NewOffset(partition=partition, offset=change.after)
@@ -164,11 +161,11 @@ async def _move(
 GROUP_RESET: Final = Endpoint(
     method="POST",
     path="/v1/groups/{group}/reset",
-    summary="Move a group without members to other offsets",
+    summary="Move a group to other offsets",
     tag="groups",
     description="Offsets outside of the log are moved to its beginning or end. A group that does not exist "
-    "is created, if topics are given. `shift` leaves out partitions without an offset. While the"
-    " group has members, it is refused.",
+    "is created, if topics are given. `shift` leaves out partitions without an offset. It is refused while "
+    "the group has members, unless all of them are RocketMQ's: they go on from the new offsets.",
     handler=_reset,
     parameters=OfGroup,
     scope=lambda parameters: scope_of_group(parameters.group),

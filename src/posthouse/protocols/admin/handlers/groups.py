@@ -90,7 +90,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def views(context: CallContext) -> GroupViews:
-    return GroupViews(context.broker, context.backend.share_memberships)
+    return GroupViews(context.broker)
 
 
 async def _list(context: CallContext, paging: Paging, body: NoBody) -> Page[GroupSummary]:
@@ -219,7 +219,7 @@ async def _delete(context: CallContext, parameters: OfGroup, body: NoBody) -> No
     context.require(Operation.DELETE, Kind.GROUP, parameters.group)
     group = GroupId(parameters.group)
     if group in context.broker.subscriptions:
-        await context.backend.share_memberships.delete(group)
+        await context.broker.subscriptions.delete(group)
     else:
         await context.broker.groups.delete(group)
 

@@ -11,6 +11,7 @@ from posthouse.broker.access.operations import Operation
 from posthouse.model.scopes import GROUPS, NAMESPACES
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody, NoParameters
+from posthouse.protocols.admin.group_views import GroupViews
 from posthouse.protocols.admin.handlers.health import unready_reasons
 from posthouse.protocols.admin.traffic_totals import TrafficView
 
@@ -85,7 +86,7 @@ async def _of_this_broker(context: CallContext) -> Overview:
         ready=not reasons,
         reasons=reasons,
         topics=len(broker.topics),
-        groups=len(broker.groups.listed()) + sum(1 for _ in broker.subscriptions),
+        groups=len(GroupViews(broker).names()),
         namespaces=len(namespaces),
         queues=sum(len(each.queues) for each in namespaces),
         exchanges=sum(len(each.router.exchanges()) for each in namespaces),

@@ -51,7 +51,7 @@ class MetricsCollector:
         self._backend = backend
         self._requests = RequestSamples(backend.requests)
         self._topics = TopicMetrics(backend.broker, limit)
-        self._groups = GroupMetrics(backend.broker, backend.share_memberships, limit)
+        self._groups = GroupMetrics(backend.broker, limit)
         self._queues = QueueMetrics(backend.broker, limit)
         self._one_at_a_time = asyncio.Lock()
 

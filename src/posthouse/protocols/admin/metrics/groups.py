@@ -6,11 +6,11 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.model.errors import Unavailable
 from posthouse.model.ids import GroupId, PartitionId
+from posthouse.protocols.admin.group_views import GroupViews
 from posthouse.protocols.admin.metrics.family import gauge
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
 from posthouse.protocols.admin.metrics.table import Rows, Table
-from posthouse.protocols.share_members import ShareMemberships
 
 GROUPS: Final = gauge("posthouse_groups", "Groups of all kinds: classic, consumer, streams and share groups.")
 MEMBERS: Final = gauge("posthouse_group_members", "Members.", "group")
@@ -24,9 +24,8 @@ FAMILIES: Final = (GROUPS, MEMBERS, LAG)
 
 
 class GroupMetrics:
-    def __init__(self, broker: Broker, share_memberships: ShareMemberships, limit: int) -> None:
+    def __init__(self, broker: Broker, limit: int) -> None:
         self._broker = broker
-        self._share_memberships = share_memberships
         self._groups = Selection(limit)
         self._lags = Selection(limit)
         self._member_table = Table(MEMBERS)
@@ -36,16 +35,15 @@ class GroupMetrics:
         """How many of each kind of objects were not shown by name."""
         with suppress(Unavailable):  # while the database is away, what was known counts
             await self._broker.groups.offsets.follow()
-        groups, shared = self._broker.groups, list(self._broker.subscriptions)
-        listed = [each.id for each in groups.listed()]
-        samples.add(GROUPS, len(listed) + len(shared))
+        names = GroupViews(self._broker).names()
+        samples.add(GROUPS, len(names))
         other_members = other_lag = 0
         of_groups, of_topics = Rows(), Rows()
-        for group in (*listed, *shared):
+        for group in map(GroupId, names):
             if not self._broker.subscriptions.held.serves(group):
                 continue  # it moves to another broker
             is_shared = group in self._broker.subscriptions
-            members = len(self._share_memberships.members(group)) if is_shared else groups.member_count(group)
+            members = self._broker.groups.member_count(group) + len(self._broker.protocol_members.of(group))
             if self._groups.shows(group, None):
                 of_groups.add((group,), members)
             else:

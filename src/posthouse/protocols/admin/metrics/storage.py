@@ -55,9 +55,10 @@ INDEXED: Final = counter("posthouse_key_index_records_total", "Offsets that the 
 INDEX_DAMAGED: Final = counter(
     "posthouse_key_index_damaged_files_total", "Files of the key index that were damaged, and made again."
 )
-SEARCHES: Final = counter("posthouse_key_searches_total", "Searches of RocketMQ clients by key.")
+SEARCHES: Final = counter("posthouse_key_searches_total", "Searches by key or message id, by any protocol.")
 SEARCHED: Final = counter(
-    "posthouse_key_searches_read_bytes_total", "Bytes of batches that these searches have read."
+    "posthouse_key_searches_read_bytes_total",
+    "Bytes of batches that the broker has read for searches by key or message id.",
 )
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
@@ -94,10 +95,10 @@ async def collect(broker: Broker, samples: Samples) -> None:
     samples.add(HALF_COMMITTED, half_messages.committed)
     samples.add(HALF_ROLLED_BACK, half_messages.rolled_back)
     samples.add(HALF_PARKED, half_messages.parked)
-    index, search = broker.key_index, broker.key_search
+    index = broker.key_index
     samples.add(INDEX_BEHIND, index.behind())
     samples.add(INDEX_BYTES, index.file_bytes)
     samples.add(INDEXED, index.indexed_records)
     samples.add(INDEX_DAMAGED, index.damaged_files)
-    samples.add(SEARCHES, search.searches)
-    samples.add(SEARCHED, search.read_bytes)
+    samples.add(SEARCHES, index.searches)
+    samples.add(SEARCHED, index.searched_bytes)

@@ -23,7 +23,12 @@ TRAFFIC: Final = {
     ),
     "bytes_out": counter(
         "posthouse_topic_bytes_out_total",
-        "Bytes of batches sent to Kafka clients, and of messages delivered to AMQP clients.",
+        "Bytes of batches sent to Kafka clients, and of messages delivered to AMQP and RocketMQ clients.",
+        "topic",
+    ),
+    "records_passed_over": counter(
+        "posthouse_topic_records_passed_over_total",
+        "Records that a RocketMQ consumer's filter left out though another consumer of its group wants them.",
         "topic",
     ),
 }

@@ -1,4 +1,5 @@
-"""AlterPartitionReassignments: a partition has one replica, its leader, and cannot be moved."""
+"""AlterPartitionReassignments: the replicas of a partition follow from the live brokers and their racks, and
+cannot be chosen."""
 
 from posthouse.broker.access.operations import Operation
 from posthouse.model.errors import NotFound
@@ -13,6 +14,7 @@ from posthouse.protocols.kafka.codec.generated.alter_partition_reassignments imp
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.permissions import require_on_cluster
+from posthouse.protocols.leaders import Replicas
 
 
 def handle(
@@ -37,7 +39,7 @@ def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> R
     try:
         topic = context.broker.topic(name)
         context.broker.partition(topic, wanted.partition_index)
-        _check_replicas(wanted.replicas, context.node.leaders(topic)[wanted.partition_index])
+        _check_replicas(wanted.replicas, context.node.replicas(topic)[wanted.partition_index])
     except Refused as error:
         answer.error_code, answer.error_message = error.code, str(error)
     except NotFound as error:
@@ -45,13 +47,14 @@ def _reassigned(context: Context, name: str, wanted: ReassignablePartition) -> R
     return answer
 
 
-def _check_replicas(replicas: list[int] | None, node_id: int) -> None:
+def _check_replicas(wanted: list[int] | None, replicas: Replicas) -> None:
     """None cancels a running reassignment."""
-    if replicas is None:
+    if wanted is None:
         raise Refused(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing is being reassigned")
-    if replicas != [node_id]:
+    if wanted != list(replicas):
         raise Refused(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"a partition has one copy, on node {node_id}: [{node_id}]"
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"the replicas follow from the live brokers and their racks: {list(replicas)}",
         )
 
 

@@ -3,6 +3,7 @@
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.groups.descriptions import DescribedMember
 from posthouse.broker.groups.states import ClassicState
+from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.model.errors import Unavailable, UnknownGroup
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.describe_groups import (
@@ -51,7 +52,7 @@ def _described(context: Context, name: str) -> DescribedGroup:
         group_state=STATE_NAMES[group.state],
         protocol_type=group.protocol_type,
         protocol_data=group.protocol,
-        members=[_member(member) for member in group.members],
+        members=[*map(_member, group.members), *map(_other, group.others)],
     )
 
 
@@ -64,6 +65,11 @@ def _member(member: DescribedMember) -> DescribedGroupMember:
         member_metadata=member.metadata,
         member_assignment=member.assignment,
     )
+
+
+def _other(member: ProtocolMember) -> DescribedGroupMember:
+    """A member that another protocol keeps: which partitions it reads is its own matter."""
+    return DescribedGroupMember(member_id=member.id, client_id=member.client, client_host=member.host)
 
 
 def _refuse(

@@ -14,10 +14,11 @@ from posthouse.protocols.kafka.codec.generated.describe_topic_partitions import 
 )
 from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.handler import Context, Handler
-from posthouse.protocols.kafka.nodes import NO_NODE_ID
+from posthouse.protocols.kafka.led_partitions import leader_of
 from posthouse.protocols.kafka.operations import topic_operations
 from posthouse.protocols.kafka.permissions import require_on_topic, sees_topic
 from posthouse.protocols.kafka.unknown_topics import look_for_topic
+from posthouse.protocols.leaders import Replicas
 from posthouse.records.batch import LEADER_EPOCH
 
 _MAX_PARTITIONS = 2000
@@ -71,25 +72,23 @@ def _names(context: Context, request: DescribeTopicPartitionsRequest) -> Iterato
 
 
 def _described(context: Context, topic: Topic, partitions: range) -> DescribeTopicPartitionsResponseTopic:
-    leaders = context.node.leaders(topic)
+    replicas = context.node.replicas(topic)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        partitions=[_partition(index, leaders[index]) for index in partitions],
+        partitions=[_partition(index, replicas[index]) for index in partitions],
         topic_authorized_operations=topic_operations(context.guard, topic.name),
     )
 
 
-def _partition(index: int, leader: int) -> DescribeTopicPartitionsResponsePartition:
-    is_led = leader != NO_NODE_ID
-    replicas = [leader] if is_led else []
+def _partition(index: int, replicas: Replicas) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
-        error_code=ErrorCode.NONE if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        error_code=ErrorCode.NONE if replicas else ErrorCode.LEADER_NOT_AVAILABLE,
         partition_index=index,
-        leader_id=leader,
+        leader_id=leader_of(replicas),
         leader_epoch=LEADER_EPOCH,
-        replica_nodes=replicas,
-        isr_nodes=replicas,
+        replica_nodes=list(replicas),
+        isr_nodes=list(replicas),
         eligible_leader_replicas=[],
         last_known_elr=[],
     )

@@ -1,4 +1,4 @@
-"""ElectLeaders: the only replica of a partition is its leader, so no election is needed."""
+"""ElectLeaders: a partition is led by its first replica, so no election is needed."""
 
 from enum import IntEnum
 
@@ -48,7 +48,7 @@ def _result(context: Context, name: str, index: int) -> PartitionResult:
     return PartitionResult(
         partition_id=index,
         error_code=ErrorCode.ELECTION_NOT_NEEDED,
-        error_message="the partition is led by its only replica",
+        error_message="the partition is led by its preferred replica",
     )
 
 

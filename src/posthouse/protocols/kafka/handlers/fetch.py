@@ -1,6 +1,10 @@
 """Fetch: whole batches, as stored, or a wait until there are some.
 
 Every fetch names all its partitions: fetch sessions are declined.
+
+A consumer in another rack (`client.rack`) is told which broker of its rack to read from, without records and
+at once (KIP-392). That broker serves it, because it has that rack; see `read_replicas` for consumers that
+come back.
 """
 
 import asyncio
@@ -24,6 +28,7 @@ from posthouse.protocols.kafka.errors import ErrorCode, Refused, code_of
 from posthouse.protocols.kafka.fetch_tracing import trace_fetch
 from posthouse.protocols.kafka.handler import Context, Handler
 from posthouse.protocols.kafka.leader_epochs import check_leader_epoch
+from posthouse.protocols.kafka.nodes import NO_NODE_ID
 from posthouse.protocols.kafka.permissions import forbidden
 from posthouse.protocols.kafka.unknown_topics import look_for_topic
 from posthouse.records.batch import Readable, iter_headers, parse_header
@@ -43,6 +48,8 @@ class _Reading:
     """Whether the first batch may exceed the limit. False while memory is short."""
     bytes_read: int = 0
     failed: bool = False
+    has_sent_on: bool = False
+    """A partition is to be read from another broker."""
     has_looked: bool = False
     """Unknown topics were looked for."""
     look_failure: PosthouseError | None = None
@@ -69,8 +76,9 @@ async def handle(context: Context, request: FetchRequest) -> FetchResponse:
         topics = [await _read_topic(context, request, topic, reading, ends) for topic in request.topics]
         missing = request.min_bytes - reading.bytes_read
         seconds = deadline - loop.time()
+        is_over = missing <= 0 or seconds <= 0 or reading.failed or reading.has_sent_on or not ends
         # A wait without new bytes ended by its deadline, or because the broker is stopping.
-        if missing <= 0 or seconds <= 0 or reading.failed or not ends or reading.bytes_read == before:
+        if is_over or reading.bytes_read == before:
             if reading.failed:
                 context.count_error()
             # Another broker may write to those that were at their end, while others always have records.
@@ -114,8 +122,9 @@ async def _read_topic(
                 topic = _topic(context, wanted, by_id)
             check_leader_epoch(partition.current_leader_epoch)
             await _read_partition(context, topic, partition, reading, answer, stable_only=stable_only)
-            end = answer.last_stable_offset if stable_only else answer.high_watermark
-            ends.append((topic.partition(partition.partition), end))
+            if answer.preferred_read_replica == NO_NODE_ID:
+                end = answer.last_stable_offset if stable_only else answer.high_watermark
+                ends.append((topic.partition(partition.partition), end))
         except (PosthouseError, Refused) as error:
             answer.error_code = code_of(error, by_id=by_id)
             reading.failed = True
@@ -167,7 +176,11 @@ async def _read_partition(
     if not bounds.start <= offset <= bounds.end:
         raise OffsetOutOfRange(f"offset {offset} is outside {bounds.start} to {bounds.end}")
     room = min(wanted.partition_max_bytes, reading.left)
-    if offset < bounds.end and (room > 0 or reading.at_least_one):
+    nearer = _nearer(context, topic, wanted.partition, reading.request.rack_id)
+    if nearer is not None:
+        answer.preferred_read_replica = nearer
+        reading.has_sent_on = True
+    elif offset < bounds.end and (room > 0 or reading.at_least_one):
         if room > ALWAYS:  # other connections may read while this one waits for the device
             context.hold(reading.bytes_read + room)
         found = await context.broker.read(
@@ -194,6 +207,16 @@ async def _read_partition(
     answer.high_watermark = bounds.end
     answer.last_stable_offset = bounds.stable
     answer.log_start_offset = bounds.start
+
+
+def _nearer(context: Context, topic: Topic, partition: int, rack: str) -> int | None:
+    """The node that the consumer is told to read from; None if it is served here."""
+    found = context.node.nearer(topic, partition, rack)
+    if found is None:
+        return None
+    told = context.origin.connection.read_replicas
+    now = asyncio.get_running_loop().time()
+    return found if told.tell(topic.partition(partition), found, now) else None
 
 
 async def _refresh_once(context: Context, reading: _Reading) -> None:

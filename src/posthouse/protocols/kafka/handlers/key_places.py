@@ -5,6 +5,7 @@ from typing import Final
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.key_index.names import NameQuery
 from posthouse.broker.key_index.offset_spans import spans_of
+from posthouse.broker.key_index.partition_index import Places
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import TopicId
 from posthouse.model.topics import Topic
@@ -37,12 +38,13 @@ async def handle(context: Context, request: KeyPlacesRequest) -> KeyPlacesRespon
     topic = await _topic(context, TopicId(request.topic_id))
     if not context.broker.key_index.has(topic):
         raise Refused(ErrorCode.UNSUPPORTED_VERSION, _why_not(context, topic))
+    places = context.broker.key_index.search(query)
     answers = []
     left = MOST_SPANS
     for each in request.ranges:
         answer = KeyPlacesAnswer(next=each.first)
         if left:
-            await _fill(context, topic, each, query, answer, gap=request.gap, most=left)
+            await _fill(topic, each, places, answer, gap=request.gap, most=left)
         left -= len(answer.spans)
         answers.append(answer)
     return KeyPlacesResponse(ranges=answers)
@@ -67,10 +69,9 @@ def _why_not(context: Context, topic: Topic) -> str:
 
 
 async def _fill(
-    context: Context,
     topic: Topic,
     wanted: KeyPlacesRange,
-    query: NameQuery,
+    places: Places,
     answer: KeyPlacesAnswer,
     *,
     gap: int,
@@ -78,8 +79,8 @@ async def _fill(
 ) -> None:
     try:
         partition = topic.existing_partition(wanted.partition)
-        places = context.broker.key_index.places(partition, query, wanted.first, wanted.end)
-        found = await spans_of(places, wanted.end, gap=gap, most=most)
+        rising = places(partition, wanted.first, wanted.end)
+        found = await spans_of(rising, wanted.end, gap=gap, most=most)
     except PosthouseError as error:
         answer.error_code = code_of(error, by_id=True)
         return

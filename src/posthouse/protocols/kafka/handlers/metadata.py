@@ -169,7 +169,7 @@ def _described(context: Context, request: MetadataRequest, topic: Topic) -> Meta
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.id,
-        partitions=led_partitions(context.node.leaders(topic)),
+        partitions=led_partitions(context.node.replicas(topic)),
         topic_authorized_operations=(
             topic_operations(context.guard, topic.name)
             if request.include_topic_authorized_operations

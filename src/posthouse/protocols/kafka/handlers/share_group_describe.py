@@ -1,6 +1,7 @@
 """ShareGroupDescribe: share groups with their members."""
 
 from posthouse.broker.access.operations import Operation
+from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.model.errors import Unavailable, UnknownGroup, UnknownTopic
 from posthouse.model.ids import GroupId
 from posthouse.protocols.kafka.codec.generated.share_group_describe import (
@@ -51,11 +52,14 @@ def _described(context: Context, name: str) -> DescribedGroup:
         )
     return DescribedGroup(
         group_id=name,
-        group_state=STATE_NAMES[group.state],
+        group_state=STATE_NAMES[context.share_groups.state(GroupId(name))],
         group_epoch=group.epoch,
         assignment_epoch=group.epoch,
         assignor_name=_ASSIGNOR,
-        members=[_member(context, member) for member in group],
+        members=[
+            *(_member(context, member) for member in group),
+            *(_other(context, member) for member in context.share_groups.others(GroupId(name))),
+        ],
     )
 
 
@@ -75,6 +79,25 @@ def _member(context: Context, member: ShareMember) -> Member:
         client_host=member.client.host,
         subscribed_topic_names=sorted(member.topics),
         assignment=Assignment(topic_partitions=topics),
+    )
+
+
+def _other(context: Context, member: ProtocolMember) -> Member:
+    """A member that another protocol keeps."""
+    topics = [topic for name in member.topics if (topic := context.broker.topics.find(name)) is not None]
+    return Member(
+        member_id=member.id,
+        client_id=member.client,
+        client_host=member.host,
+        subscribed_topic_names=sorted(member.topics),
+        assignment=Assignment(
+            topic_partitions=[
+                TopicPartitions(
+                    topic_id=topic.id, topic_name=topic.name, partitions=list(range(topic.partitions))
+                )
+                for topic in topics
+            ]
+        ),
     )
 
 

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
+from posthouse.broker.protocol_members import ProtocolMember
 from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.model.errors import (
-    GroupNotEmpty,
     GroupsClosed,
     InvalidGroupId,
     PosthouseError,
@@ -29,10 +29,10 @@ from posthouse.protocols.kafka.share_groups.group import (
     ShareBeatAnswer,
     ShareGroup,
     ShareRules,
+    ShareState,
     check_beat,
 )
 from posthouse.protocols.kafka.share_groups.sessions import MemberConnection, ShareSession, ShareSessions
-from posthouse.protocols.share_members import ShareMemberInfo
 
 _CHECK_SECONDS = 0.1
 """Interval of the check for expired members and closed connections."""
@@ -43,7 +43,9 @@ SHARE_PROTOCOL_TYPE = "share"
 
 
 class ShareGroups:
-    """Owned by the event loop."""
+    """Owned by the event loop. A source of members for other protocols."""
+
+    leases = True
 
     def __init__(
         self,
@@ -67,6 +69,8 @@ class ShareGroups:
         """Created on first use: a loaded group has no members."""
         self._timer: asyncio.TimerHandle | None = None
         subscriptions.held.when_released(self._released)
+        subscriptions.when_deleted(self._deleted)
+        subscriptions.members.add(self)
 
     def _released(self, scope: Scope) -> None:
         """The groups of the scope move to another broker: members and sessions are unknown there."""
@@ -74,6 +78,10 @@ class ShareGroups:
             del self._groups[group_id]
         for session in [each for each in self.sessions if scope_of_group(each.group) == scope]:
             self.sessions.close(session)
+
+    def _deleted(self, group_id: GroupId) -> None:
+        self._groups.pop(group_id, None)
+        self.sessions.close_group(group_id)
 
     def get(self, group_id: GroupId) -> ShareGroup:
         """Raises UnknownGroup, and NotCoordinator."""
@@ -90,7 +98,7 @@ class ShareGroups:
             ListedGroup(
                 id=group_id,
                 kind=GroupKind.SHARE,
-                state=self.get(group_id).state,
+                state=self.state(group_id),
                 protocol_type=SHARE_PROTOCOL_TYPE,
             )
             for group_id in self._subscriptions
@@ -99,13 +107,25 @@ class ShareGroups:
 
     # Members
 
-    def members(self, group_id: GroupId) -> list[ShareMemberInfo]:
+    def members(self, group_id: GroupId) -> list[ProtocolMember]:
         return [
-            ShareMemberInfo(
+            ProtocolMember(
                 id=member.id, client=member.client.id, host=member.client.host, topics=member.topics
             )
-            for member in self.get(group_id)
+            for member in self._groups.get(group_id, ())
         ]
+
+    def groups(self) -> list[GroupId]:
+        return [group_id for group_id, group in self._groups.items() if not group.is_empty]
+
+    def others(self, group_id: GroupId) -> list[ProtocolMember]:
+        """Members that other protocols keep."""
+        return self._subscriptions.members.of(group_id, besides=self)
+
+    def state(self, group_id: GroupId) -> ShareState:
+        """Raises UnknownGroup, and NotCoordinator."""
+        state = self.get(group_id).state
+        return ShareState.STABLE if state is ShareState.EMPTY and self.others(group_id) else state
 
     async def beat(self, group_id: GroupId, beat: ShareBeat) -> ShareBeatAnswer:
         """A member joins, reports or leaves. A new group is stored before its first member joins."""
@@ -204,15 +224,14 @@ class ShareGroups:
         found = self.sessions.find(session.group, session.member, session.way)
         return found is session and math.isinf(session.ends_at)
 
-    # Progress of groups without members
+    # What operators do
 
     def check_movable(self, group_id: GroupId) -> None:
-        """Raises unless the group has no members. It need not exist."""
+        """Raises if the group has members that would not follow. It need not exist."""
         _check_name(group_id)
         self._subscriptions.held.check(group_id)
         self._check_kind(group_id)
-        if group_id in self._subscriptions:
-            self.check_empty(group_id)
+        self._subscriptions.members.check_resettable(group_id)
 
     async def move(self, group_id: GroupId, offsets: Mapping[PartitionId, int]) -> None:
         """Reset the group to these offsets. A group that does not exist is created."""
@@ -220,8 +239,7 @@ class ShareGroups:
         if not offsets:
             return
         await self._create_missing(group_id)
-        self.check_empty(group_id)  # a member may have joined meanwhile
-        await self._subscriptions.move(group_id, offsets)
+        await self._subscriptions.reset(group_id, offsets)
 
     async def forget_topic(self, group_id: GroupId, topic: TopicId) -> bool:
         """Remove the group's progress in a topic, so that it begins anew. False if there is none."""
@@ -230,13 +248,11 @@ class ShareGroups:
 
     def check_empty(self, group_id: GroupId) -> None:
         _check_name(group_id)
-        if not self.get(group_id).is_empty:
-            raise GroupNotEmpty(f"the group {group_id!r} has members")
+        self.get(group_id)
+        self._subscriptions.members.check_none(group_id)
 
     async def delete(self, group_id: GroupId) -> None:
         self.check_empty(group_id)
-        del self._groups[group_id]
-        self.sessions.close_group(group_id)
         await self._subscriptions.delete(group_id)
 
 

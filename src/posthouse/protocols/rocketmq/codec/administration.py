@@ -4,7 +4,7 @@ Maps by queue have objects as keys, as fastjson writes them; see `bodies`.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue, encode_by_queue, encode_json
@@ -31,6 +31,8 @@ class QueueProgress:
 
     end: int
     committed: int
+    leased: int = 0
+    """Messages that consumers have, and have not acknowledged."""
     last_consumed_at: int
     """When the message before `committed` was stored; 0 if that is unknown."""
 
@@ -52,7 +54,8 @@ class GroupConfiguration:
     retry_queues: int = 1
     retries: int = DEFAULT_RETRIES
     is_ordered: bool = False
-    attributes: tuple[str, ...] = ()
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    """Names begin with + where a tool sets them."""
     has_retry_policy: bool = False
 
 
@@ -84,7 +87,7 @@ def encode_progress(queues: Mapping[MessageQueue, QueueProgress]) -> bytes:
             "brokerOffset": each.end,
             "consumerOffset": each.committed,
             "lastTimestamp": each.last_consumed_at,
-            "pullOffset": each.committed,
+            "pullOffset": each.committed + each.leased,
         }
         for queue, each in queues.items()
     }
@@ -149,7 +152,7 @@ def encode_group_configurations(groups: Iterable[GroupConfiguration]) -> bytes:
 
 def _group(group: GroupConfiguration) -> dict[str, Json]:
     return {
-        "attributes": {},
+        "attributes": dict(group.attributes),
         "brokerId": MASTER,
         "consumeBroadcastEnable": True,
         "consumeEnable": group.may_consume,
@@ -173,7 +176,7 @@ def decode_group_configuration(body: bytes | memoryview) -> GroupConfiguration:
         retry_queues=members.number("retryQueueNums", 1),
         retries=members.number("retryMaxTimes", DEFAULT_RETRIES),
         is_ordered=members.truth("consumeMessageOrderly", default=False),
-        attributes=tuple(name for name, _ in members.items("attributes")),
+        attributes={name: str(value) for name, value in members.items("attributes")},
         has_retry_policy=any(
             policy.get(name) is not None for name in ("customizedRetryPolicy", "exponentialRetryPolicy")
         ),

@@ -2,7 +2,8 @@
 
 A client that the broker does not know is made known by any call: after a restart of the broker nobody has to
 begin anew. Until clients from before it must have been heard of, each group counts as having a member that
-wants everything: the first that is back would otherwise pass over what the others want.
+wants everything: the first that is back would otherwise pass over what the others want. For the same reason
+the filters of a member that is gone count for some minutes more.
 """
 
 from collections import OrderedDict
@@ -12,11 +13,13 @@ from typing import Final, Protocol
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
 from posthouse.broker.half_messages.half_message import HalfMessage
+from posthouse.broker.protocol_members import Software
 from posthouse.broker.subscriptions.key_order import KeyOrder
 from posthouse.model.errors import AccessRefused, BadRequest
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.protocols.noop import noop
 from posthouse.protocols.rocketmq.clients import compile_filter
+from posthouse.protocols.rocketmq.grpc.departed_filters import DepartedFilters
 from posthouse.protocols.rocketmq.grpc.transaction_ids import topic_of_group
 
 EXPIRY_SECONDS: Final = 60.0
@@ -31,6 +34,13 @@ _ATTEMPTS: Final = 32
 """Of receiving messages that are remembered for a client."""
 
 ALL: Final = ("TAG", "*")
+
+
+class Connection(Protocol):
+    peer: str
+    """Address and port."""
+    software: Software
+    """Of its clients."""
 
 
 class Telemetry(Protocol):
@@ -49,8 +59,11 @@ class Client:
     id: MemberId
     user: str
     """Whose client it is: ids are no secret."""
-    connections: set[object] = field(default_factory=set)
+    connections: set[Connection] = field(default_factory=set)
     """From which it was heard: usually one."""
+    peer: str = ""
+    """Address and port of the last one."""
+    software: Software = Software()
     seen: float = 0.0
     telemetry: Telemetry | None = None
     published: frozenset[str] = frozenset()
@@ -86,7 +99,7 @@ class GrpcClients:
         disconnected: Callable[[GroupId, MemberId], None],
         left_alone: Callable[[], None] = noop,
     ) -> None:
-        """`filters_changed`: members of the group want other messages than before. `gone`: a member will not
+        """`filters_changed`: the group wants other messages than before. `gone`: a member will not
         acknowledge anything any more. `disconnected`: a connection of it has ended.
         `left_alone`: the last connection has ended, and clients of it are still known."""
         self._monotonic = monotonic
@@ -95,8 +108,9 @@ class GrpcClients:
         self._disconnected = disconnected
         self._left_alone = left_alone
         self._clients: dict[MemberId, Client] = {}
-        self._by_connection: dict[object, set[MemberId]] = {}
+        self._by_connection: dict[Connection, set[MemberId]] = {}
         self._groups: dict[GroupId, Members] = {}
+        self._departed = DepartedFilters(monotonic)
         self._publishers: dict[str, dict[MemberId, Client]] = {}
         """By topic, the one that was asked last at the end."""
         self._awaited_until = monotonic() + EXPIRY_SECONDS
@@ -114,7 +128,7 @@ class GrpcClients:
         """Some are known, and none is connected."""
         return bool(self._clients) and not self._by_connection
 
-    def heard(self, id: MemberId, connection: object, user: str) -> Client:
+    def heard(self, id: MemberId, connection: Connection, user: str) -> Client:
         """Raises BadRequest if the connection speaks for too many, and AccessRefused if the client is another
         user's."""
         client = self._clients.get(id)
@@ -133,12 +147,13 @@ class GrpcClients:
         """Whether it has not ended, and was not forgotten."""
         return self._clients.get(client.id) is client
 
-    def _bind(self, client: Client, connection: object) -> None:
+    def _bind(self, client: Client, connection: Connection) -> None:
         ids = self._by_connection.setdefault(connection, set())
         if len(ids) >= MOST_OF_CONNECTION:
             raise BadRequest(f"{MOST_OF_CONNECTION} clients share one connection; open another")
         ids.add(client.id)
         client.connections.add(connection)
+        client.peer, client.software = connection.peer, connection.software
 
     # What clients say
 
@@ -187,17 +202,22 @@ class GrpcClients:
             self._filters_changed(group)
 
     def filters_of(self, group: GroupId, topic: str) -> Mapping[tuple[str, str], Filter]:
-        """What its members want of the topic, each expression once; everything while others are awaited."""
+        """What its members want of the topic, or have wanted who left a short while ago, each expression
+        once; everything while others are awaited."""
         if self._are_awaited:
             return {ALL: EVERYTHING}
+        filters = dict(self._departed.of(group, topic))
         members = self._groups.get(group)
-        if members is None:
-            return {}
-        found = (client.groups[group].get(topic) for client in members.clients.values())
-        return dict(each for each in found if each is not None)
+        if members is not None:
+            found = (client.groups[group].get(topic) for client in members.clients.values())
+            filters.update(each for each in found if each is not None)
+        return filters
 
     def members(self, group: GroupId) -> Members | None:
         return self._groups.get(group)
+
+    def groups(self) -> list[GroupId]:
+        return list(self._groups)
 
     # Their end
 
@@ -214,7 +234,7 @@ class GrpcClients:
         for group in list(client.groups):
             self._leave(client, group)
 
-    def lost(self, connection: object) -> None:
+    def lost(self, connection: Connection) -> None:
         """The connection has ended. Its clients may come back by another one: they are forgotten only when
         they are not heard of. Telemetry may be another connection's."""
         for id in self._by_connection.pop(connection, ()):
@@ -227,10 +247,12 @@ class GrpcClients:
 
     def forget_silent(self) -> None:
         now = self._monotonic()
+        changed = self._departed.forget_expired()
         if self._are_awaited and now >= self._awaited_until:
             self._are_awaited = False
-            for group in self._groups:
-                self._filters_changed(group)
+            changed.update(self._groups)
+        for group in changed:
+            self._filters_changed(group)
         expired = now - EXPIRY_SECONDS
         for client in [each for each in self._clients.values() if each.seen < expired]:
             self.remove(client)
@@ -238,11 +260,11 @@ class GrpcClients:
     def _leave(self, client: Client, group: GroupId) -> None:
         members = self._groups[group]
         del members.clients[client.id]
-        del client.groups[group]
+        for topic, (expression, wanted) in client.groups.pop(group).items():
+            self._departed.keep(group, topic, expression, wanted)
         if not members.clients:
             del self._groups[group]
         self._gone(group, client.id)
-        self._filters_changed(group)
 
     # Half messages
 

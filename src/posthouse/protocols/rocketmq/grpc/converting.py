@@ -1,7 +1,8 @@
 """Messages of the gRPC protocol as messages of the remoting protocol, which are what records hold: clients
 of both read each other's.
 
-    system properties   properties with upstream's names: TAGS, KEYS, UNIQ_KEY, __SHARDINGKEY
+    system properties   properties with upstream's names: TAGS, KEYS, UNIQ_KEY,
+                        __SHARDINGKEY, _SYS_MSG_PRIORITY_
     user properties     all others
     body                as the application gave it: compressed ones are decompressed
 """
@@ -10,7 +11,8 @@ from collections.abc import Mapping
 from hashlib import sha1
 from typing import Final
 
-from posthouse.model.errors import InvalidTopicName
+from posthouse.broker.subscriptions.dead_letters import HEADERS as DEAD_LETTER_HEADERS
+from posthouse.model.errors import BadRequest, InvalidTopicName
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import (
     KEYS,
@@ -18,6 +20,7 @@ from posthouse.protocols.rocketmq.codec.codes import (
     MAX_RECONSUME_TIMES,
     MIN_OFFSET,
     ORIGIN_MESSAGE_ID,
+    PRIORITY,
     PRODUCER_GROUP,
     REAL_TOPIC,
     RETRY_TOPIC,
@@ -34,6 +37,7 @@ from posthouse.protocols.rocketmq.compressed_bodies import gunzip
 from posthouse.protocols.rocketmq.delays import PROPERTIES as DELAYS
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import (
+    DeadLetterQueue,
     Digest,
     Resource,
     SystemProperties,
@@ -43,13 +47,16 @@ from posthouse.protocols.rocketmq.grpc.messages.enums import DigestType, Encodin
 from posthouse.protocols.rocketmq.grpc.messages.well_known import Duration, Timestamp
 from posthouse.protocols.rocketmq.grpc.statuses import Refused
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST, Message
+from posthouse.protocols.rocketmq.names import DEAD_LETTERS, client_name
 from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.priorities import stored_priority
 
 TRACE_CONTEXT: Final = "__TRACE_CONTEXT"
 MOST_USER_PROPERTIES: Final = 128
 MOST_PROPERTY_BYTES: Final = 16 * 1024
 LONGEST_MESSAGE_GROUP: Final = 63
 _LONGEST_ID: Final = 256
+_, _DEAD_TOPIC, _DEAD_PARTITION, _DEAD_OFFSET = (each.decode() for each in DEAD_LETTER_HEADERS)
 _NAMESPACE: Final = "%"
 _SYSTEM: Final = frozenset(
     {
@@ -61,6 +68,7 @@ _SYSTEM: Final = frozenset(
         TRANSACTION_PREPARED,
         PRODUCER_GROUP,
         SHARDING_KEY,
+        PRIORITY,
         RETRY_TOPIC,
         REAL_TOPIC,
         ORIGIN_MESSAGE_ID,
@@ -117,6 +125,10 @@ def sent_message(sent: GrpcMessage, topic: Topic, now_ms: int, born_host: bytes)
                 Code.ILLEGAL_MESSAGE_GROUP, f"a message group has 1 to {LONGEST_MESSAGE_GROUP} bytes"
             )
         properties[SHARDING_KEY] = group
+    if system.priority is not None:
+        if system.priority < 0:
+            raise Refused(Code.BAD_REQUEST, f"a priority is 0 or more, and not {system.priority}")
+        properties[PRIORITY] = str(system.priority)
     if system.trace_context:
         properties[TRACE_CONTEXT] = _visible(
             system.trace_context, Code.ILLEGAL_MESSAGE_PROPERTY_KEY, "trace context"
@@ -179,7 +191,7 @@ def received_message(
 ) -> GrpcMessage:
     properties = message.properties
     keys = properties.get(KEYS)
-    is_ordered = SHARDING_KEY in properties
+    priority = stored_priority(properties)
     return GrpcMessage(
         topic=resource,
         user_properties=user_properties(properties),
@@ -189,7 +201,7 @@ def received_message(
             message_id=properties.get(UNIQUE_KEY) or _made_id(own_host, partition, offset),
             body_digest=digest_of(message.body),
             body_encoding=Encoding.IDENTITY,
-            message_type=MessageType.FIFO if is_ordered else MessageType.NORMAL,
+            message_type=_type_of(message, priority),
             born_timestamp=Timestamp.from_ms(message.born_at),
             born_host=_host(message.born_host),
             store_timestamp=Timestamp.from_ms(stored_at),
@@ -200,10 +212,44 @@ def received_message(
             invisible_duration=None if invisible_ms is None else Duration.from_ms(invisible_ms),
             delivery_attempt=attempt,
             message_group=properties.get(SHARDING_KEY),
+            delivery_timestamp=None if message.due_ms is None else Timestamp.from_ms(message.due_ms),
             trace_context=properties.get(TRACE_CONTEXT),
+            priority=priority,
+            dead_letter_queue=_origin_of(message, name_of(resource), own_host),
         ),
         body=message.body,
     )
+
+
+def _type_of(message: Message, priority: int | None) -> MessageType:
+    """As upstream, whose properties say the same."""
+    if message.properties.get(TRANSACTION_PREPARED) == "true":
+        return MessageType.TRANSACTION
+    if message.due_ms is not None:
+        return MessageType.DELAY
+    if SHARDING_KEY in message.properties:
+        return MessageType.FIFO
+    return MessageType.NORMAL if priority is None else MessageType.PRIORITY
+
+
+def _origin_of(message: Message, topic: str, own_host: bytes) -> DeadLetterQueue | None:
+    """Of a dead letter: the topic that it was sent to, and its id there."""
+    properties = message.properties
+    id = properties.get(UNIQUE_KEY)
+    if (origin := properties.get(_DEAD_TOPIC)) is not None:  # of a group of this protocol, or a share group
+        return DeadLetterQueue(
+            topic=client_name(origin), message_id=id or _id_before_death(properties, own_host)
+        )
+    if (origin := properties.get(RETRY_TOPIC)) is not None and client_name(topic).startswith(DEAD_LETTERS):
+        return DeadLetterQueue(topic=origin, message_id=id or properties.get(ORIGIN_MESSAGE_ID, ""))
+    return None
+
+
+def _id_before_death(properties: Mapping[str, str], own_host: bytes) -> str:
+    try:
+        return _made_id(own_host, int(properties[_DEAD_PARTITION]), int(properties[_DEAD_OFFSET]))
+    except (KeyError, ValueError, BadRequest):  # another producer has made these headers
+        return ""
 
 
 def user_properties(properties: Mapping[str, str]) -> dict[str, str]:

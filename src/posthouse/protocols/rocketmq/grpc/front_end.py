@@ -19,7 +19,7 @@ def _connect(backend: Backend) -> Callable[[ListenerSettings], ConnectionFactory
 
     # One for all listeners: clients of a group may use several.
     settings = backend.settings
-    messaging = MessagingServer(backend.broker, settings, backend.group_users)
+    messaging = MessagingServer(backend.broker, settings)
     server = GrpcServer(
         service_methods(),
         protocol=PROTOCOL,

@@ -14,10 +14,9 @@ from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import GroupNotEmpty, InvalidGroupId, PosthouseError, UnknownGroup
 from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.topics import Topic
-from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.rocketmq.delays import MOST_RETRIES
+from posthouse.protocols.rocketmq.first_offsets import begins_at_start
 from posthouse.protocols.rocketmq.names import check_group_name, dead_letter_topic, topic_name
-from posthouse.protocols.rocketmq.remoting.handlers.offsets import FROM_THE_START_BYTES
 
 MOST_DELIVERIES: Final = MOST_RETRIES + 1
 LOCK_SECONDS: Final = 60.0
@@ -41,9 +40,8 @@ def _settings(group: GroupId) -> dict[str, str]:
 class GrpcGroups:
     """Owned by the event loop."""
 
-    def __init__(self, broker: Broker, users: GroupUsers) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._users = users
         self._opening: dict[_Key, asyncio.Task[None]] = {}
         self._last: dict[GroupId, asyncio.Task[None]] = {}
         """Of each group that is being opened."""
@@ -53,6 +51,12 @@ class GrpcGroups:
 
     def is_ordered(self, group: GroupId) -> bool:
         return self._broker.group_configs.get(group).rocketmq_fifo_enable
+
+    def priority_factor(self, group: GroupId) -> int:
+        """In how many of 100 receives priorities count."""
+        if self.is_ordered(group):
+            return 0
+        return self._broker.group_configs.get(group).rocketmq_priority_factor
 
     def most_deliveries(self, group: GroupId) -> int:
         return self._broker.group_configs.get(group).share_delivery_count_limit
@@ -98,7 +102,7 @@ class GrpcGroups:
 
     async def _create(self, group: GroupId) -> None:
         broker = self._broker
-        if self._users.is_used(group) or broker.groups.has_members(group):
+        if broker.groups.has_members(group):
             raise GroupNotEmpty(
                 f"the group {group!r} has consumers of the remoting protocol or of Kafka; stop them before "
                 "others use it"
@@ -140,9 +144,9 @@ class GrpcGroups:
 
     def _start(self, topic: Topic, partition: PartitionId) -> int:
         """As for clients of the remoting protocol."""
-        bounds = self._broker.bounds(topic, partition.index)
-        is_small = self._broker.size(topic, partition.index) <= FROM_THE_START_BYTES
-        return 0 if bounds.start == 0 and is_small else bounds.stable
+        if begins_at_start(self._broker, topic, partition.index):
+            return 0
+        return self._broker.bounds(topic, partition.index).stable
 
     async def _take_over(self, group: GroupId, partitions: list[PartitionId]) -> None:
         """One group does not have progress in two forms."""

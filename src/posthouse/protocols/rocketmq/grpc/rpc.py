@@ -14,6 +14,7 @@ from posthouse.protocols.grpc.call import Call
 from posthouse.protocols.grpc.calls import StreamingCall, UnaryCall
 from posthouse.protocols.grpc.status import GrpcError
 from posthouse.protocols.grpc.status import Status as GrpcStatus
+from posthouse.protocols.rocketmq.charges import Charges
 from posthouse.protocols.rocketmq.grpc.clients import Client
 from posthouse.protocols.rocketmq.grpc.converting import name_of
 from posthouse.protocols.rocketmq.grpc.groups import group_id
@@ -24,6 +25,7 @@ from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessag
 from posthouse.protocols.rocketmq.grpc.server import MessagingServer
 from posthouse.protocols.rocketmq.grpc.session import MessagingSession
 from posthouse.protocols.rocketmq.grpc.statuses import Refused, status_of
+from posthouse.protocols.rocketmq.names import topic_name
 from posthouse.protocols.stopwatch import Timed
 
 _CLIENT_ID: Final = "x-mq-client-id"
@@ -47,19 +49,24 @@ class Rpc:
         self.server: MessagingServer = session.server
         session.check_login(call.metadata)
         self.guard: Guard = session.guard
+        session.introduce(call.metadata)
         id = call.metadata.get(_CLIENT_ID)
         if not id or len(id) > _LONGEST_CLIENT_ID:
             raise Refused(Code.CLIENT_ID_REQUIRED, f"the call has no header {_CLIENT_ID}, or a very long one")
         self.client: Client = self.server.clients.heard(MemberId(id), session, self.guard.principal.name)
         session.proven(id)
 
+    def check_topic(self, name: str, operation: Operation) -> None:
+        """`name` is the topic's in RocketMQ. Raises InvalidTopicName and AccessRefused."""
+        if not self.guard.allows(operation, Kind.TOPIC, topic_name(name)):
+            raise AccessRefused(f"no permission to {operation} topic {name!r}")
+
     def topic(self, resource: Resource | None, operation: Operation) -> Topic:
-        """Raises UnknownTopic, InvalidTopicName and AccessRefused."""
+        """Raises InvalidTopicName, AccessRefused before it is known whether there is a topic, and
+        UnknownTopic."""
         name = name_of(resource)
-        topic = self.server.topics.get(name)
-        if not self.guard.allows(operation, Kind.TOPIC, topic.name):
-            raise AccessRefused(f"no permission to {operation.name.lower()} topic {name!r}")
-        return topic
+        self.check_topic(name, operation)
+        return self.server.topics.get(name)
 
     def group(self, resource: Resource | None) -> GroupId:
         """Raises InvalidGroupId and AccessRefused."""
@@ -135,28 +142,25 @@ def unary(
     requests are charged."""
 
     def handle(call: UnaryCall, data: bytes) -> Coroutine[Any, Any, None] | None:
-        request = decoded(request_type, data)
         answer = Answer(call, response_type)
         charges = session_of(call).charges
-        is_free = charges.quotas.is_empty
         try:
-            if is_free:
-                waiting = handler(Rpc(call), request, answer)
-            else:
-                if is_writing:
-                    charges.written(len(data))
-                with charges.stopwatch:
-                    waiting = handler(Rpc(call), request, answer)
-                charges.worked()
+            rpc = Rpc(call)  # before anything is decoded, or charged: the call may be nobody's
+            if is_writing and not charges.quotas.is_empty:
+                charges.written(len(data))
+            waiting = charges.timed(lambda: handler(rpc, decoded(request_type, data), answer))
+        except GrpcError:
+            raise
         except Exception as error:  # noqa: BLE001 - told apart in `statuses`
             answer.fail(error)
             return None
-        if waiting is None:
-            return None
-        finishing = _finish(waiting, answer)
-        return finishing if is_free else Timed(finishing, charges.stopwatch)
+        return None if waiting is None else _timed(_finish(waiting, answer), charges)
 
     return handle
+
+
+def _timed(working: Coroutine[Any, Any, None], charges: Charges) -> Coroutine[Any, Any, None]:
+    return working if charges.quotas.is_empty else Timed(working, charges.stopwatch, charges.worked)
 
 
 async def _finish(waiting: Coroutine[Any, Any, None], answer: Answer[ResponseT]) -> None:
@@ -176,17 +180,23 @@ def streaming(
     """A failure is one status on the stream, which then ends well."""
 
     def handle(call: StreamingCall, data: bytes) -> Coroutine[Any, Any, None]:
-        request = decoded(request_type, data)
         charges = session_of(call).charges
-        streaming = stream(call, request)
-        return streaming if charges.quotas.is_empty else Timed(streaming, charges.stopwatch)
-
-    async def stream(call: StreamingCall, request: RequestT) -> None:
         try:
-            await handler(Rpc(call), call, request)
+            rpc = Rpc(call)
         except Exception as error:  # noqa: BLE001 - told apart in `statuses`
-            call.metrics.errors += 1
-            await call.send(_failure(response_type, error))
+            return fail(call, error)
+        request = charges.timed(lambda: decoded(request_type, data))
+        return _timed(stream(rpc, call, request), charges)
+
+    async def stream(rpc: Rpc, call: StreamingCall, request: RequestT) -> None:
+        try:
+            await handler(rpc, call, request)
+        except Exception as error:  # noqa: BLE001 - told apart in `statuses`
+            await fail(call, error)
+
+    async def fail(call: StreamingCall, error: BaseException) -> None:
+        call.metrics.errors += 1
+        await call.send(_failure(response_type, error))
 
     return handle
 

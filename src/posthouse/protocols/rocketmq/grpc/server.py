@@ -6,8 +6,8 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.broker.half_messages.half_message import HalfMessage
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.rocketmq.grpc.clients import GrpcClients
+from posthouse.protocols.rocketmq.grpc.group_members import GrpcMembers
 from posthouse.protocols.rocketmq.grpc.groups import LOCK_SECONDS, GrpcGroups
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
@@ -18,11 +18,11 @@ _SWEEP_SECONDS: Final = 5.0
 class MessagingServer:
     """Owned by the event loop."""
 
-    def __init__(self, broker: Broker, settings: Settings, group_users: GroupUsers) -> None:
+    def __init__(self, broker: Broker, settings: Settings) -> None:
         self.broker = broker
         self.settings = settings
         self.topics = RocketTopics(broker)
-        self.groups = GrpcGroups(broker, group_users)
+        self.groups = GrpcGroups(broker)
         self.clients = GrpcClients(
             broker.monotonic,
             filters_changed=broker.subscriptions.selection_changed,
@@ -30,6 +30,7 @@ class MessagingServer:
             disconnected=self._disconnected,
             left_alone=self._sweep_later,
         )
+        broker.protocol_members.add(GrpcMembers(self.clients))
         broker.half_messages.ask_by(self._ask)
         self._turn = 0
         self._timer: asyncio.TimerHandle | None = None

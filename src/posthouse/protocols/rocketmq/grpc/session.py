@@ -3,6 +3,7 @@
 from typing import Final
 
 from posthouse.broker.access.guard import CLOSED, Guard
+from posthouse.broker.protocol_members import Software
 from posthouse.model.errors import LoginFailed
 from posthouse.protocols.authenticator import Authenticator
 from posthouse.protocols.grpc.call import Caller
@@ -16,6 +17,10 @@ from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
 from posthouse.settings import Address
 
 PROTOCOL: Final = "rocketmq_grpc"
+_LANGUAGE: Final = "x-mq-language"
+_CLIENT_VERSION: Final = "x-mq-client-version"
+_UNKNOWN: Final = "OTHER"
+_LONGEST_TEXT: Final = 64
 
 
 class MessagingSession:
@@ -25,6 +30,9 @@ class MessagingSession:
         self.guard: Guard = CLOSED
         self.charges = Charges(server.broker.access.quotas, connection.throttle)
         identity = connection.identity
+        self.peer = identity.peer
+        self.software = Software()
+        """Of the client, once it has made a call."""
         self.host = _packed(identity.address)
         """The client's address, as it is in messages."""
         self.own_host = _packed(connection.address)
@@ -55,6 +63,13 @@ class MessagingSession:
             if AUTHORIZATION in metadata:  # otherwise its client does not know that it has to log in
                 self.connection.throttle.extend(self.connection.offended())
             raise
+
+    def introduce(self, metadata: Metadata) -> None:
+        """Note what the clients of this connection are, as the first call says."""
+        if not self.software.name:
+            language = metadata.get(_LANGUAGE) or _UNKNOWN
+            version = metadata.get(_CLIENT_VERSION) or ""
+            self.software = Software(language[:_LONGEST_TEXT], version[:_LONGEST_TEXT])
 
     def proven(self, client: str) -> None:
         """The client speaks the protocol, and has logged in if it has to."""

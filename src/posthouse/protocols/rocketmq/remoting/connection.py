@@ -29,13 +29,14 @@ from posthouse.protocols.rocketmq.codec.errors import BadFrame, BadHost, Malform
 from posthouse.protocols.rocketmq.codec.frames import FrameDecoder, encode_command
 from posthouse.protocols.rocketmq.codec.hosts import Host, pack_host
 from posthouse.protocols.rocketmq.messages import UNKNOWN_HOST
+from posthouse.protocols.rocketmq.names import BROKER
 from posthouse.protocols.rocketmq.remoting.call import Call
 from posthouse.protocols.rocketmq.remoting.charges import RequestCharges
 from posthouse.protocols.rocketmq.remoting.dispatch import API_NAMES, HANDLERS, UNKNOWN_API, Handler
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import check_fields
 from posthouse.protocols.rocketmq.remoting.logins import SIGNATURE, SignedRequests
-from posthouse.protocols.rocketmq.remoting.server import BROKER, RemotingServer
+from posthouse.protocols.rocketmq.remoting.server import RemotingServer
 from posthouse.protocols.stopwatch import Timed
 from posthouse.settings import Address
 

@@ -7,7 +7,6 @@ from posthouse.broker.broker import Broker
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.budget import Budget
-from posthouse.protocols.group_users import GroupUsers
 from posthouse.protocols.noop import noop
 from posthouse.protocols.request_metrics import RequestMetrics
 from posthouse.protocols.rocketmq.clients import Clients, Member
@@ -15,11 +14,10 @@ from posthouse.protocols.rocketmq.codec.heartbeats import BROADCASTING, PUSH
 from posthouse.protocols.rocketmq.offset_resets import OffsetResets
 from posthouse.protocols.rocketmq.queue_locks import QueueLocks
 from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE
+from posthouse.protocols.rocketmq.remoting.group_members import RemotingMembers
 from posthouse.protocols.rocketmq.topics import RocketTopics
 from posthouse.settings import Settings
 
-BROKER: Final = "posthouse"
-"""The name of the one broker in routes. Clients keep offsets under it, so it never changes."""
 _SWEEP_SECONDS: Final = 10.0
 
 
@@ -32,14 +30,14 @@ class RemotingServer:
         settings: Settings,
         budget: Budget,
         requests: RequestMetrics,
-        group_users: GroupUsers,
     ) -> None:
         self.broker = broker
         self.settings = settings
         self.budget = budget
         self.requests = requests
         self.clients = Clients(broker.monotonic)
-        group_users.add(lambda group: bool(self.clients.members(group)))
+        self.members = RemotingMembers(self.clients)
+        broker.protocol_members.add(self.members)
         self.locks = QueueLocks(broker.monotonic)
         self.topics = RocketTopics(broker)
         self.resets = OffsetResets(broker.monotonic)

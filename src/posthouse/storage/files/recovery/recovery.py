@@ -227,6 +227,10 @@ class Recovery:
     def _keep_bounds(self, contents: Contents) -> None:
         """Restore starts and ends after the loss of the catalog: no offset is assigned twice, and no trimmed
         record comes back."""
+        known = {row.partition: row.end for row in contents.partitions}
+        for found in self._result.logs.values():
+            if found.end > known.get(found.id, 0):
+                self._result.salvaged(found, known.get(found.id, 0))
         for row in contents.partitions:
             owner = self._result.logs.get(row.partition)
             if owner is None:
@@ -253,7 +257,10 @@ class Recovery:
         if entry.next_offset <= owner.end:
             return  # found already by walking the segments
         if entry.offset > owner.end:
+            first = owner.end
             self._tails.take_in_files(owner, before=entry)
+            if owner.end > first:
+                self._result.salvaged(owner, first)
         segment = self._tails.segment(owner, entry.segment, position=entry.position)
         if segment.misplaced:
             segment = owner.segments[-1]

@@ -33,6 +33,8 @@ from posthouse.storage.files.segments.segment import (
 )
 from posthouse.storage.files.system.disk import Disk, synced
 from posthouse.storage.files.system.open_files import OpenFiles
+from posthouse.storage.salvaged import decode_offset, encode_offset, salvaged_key
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +61,14 @@ class Recovered:
     state: dict[int, dict[bytes, bytes]] = field(default_factory=dict)
     state_changes: dict[tuple[int, bytes], bytes | None] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+
+    def salvaged(self, owner: PartitionLog, first: int) -> None:
+        """Batches from this offset on were kept though no frame proves them. Stored for the broker: what
+        else their commits changed is lost, or never was."""
+        key = salvaged_key(owner.id)
+        values = self.state.setdefault(Space.SALVAGED, {})
+        if key not in values or decode_offset(values[key]) > first:
+            values[key] = self.state_changes[Space.SALVAGED, key] = encode_offset(first)
 
     def report(self, problem: str, *, level: int = logging.ERROR) -> None:
         log.log(level, "%s", problem)
@@ -100,6 +110,7 @@ class TailRecovery:
         first = owner.end
         self.take_in_files(owner)
         if owner.end > first:
+            self._result.salvaged(owner, first)
             self.report_later(
                 owner,
                 owner.end,

@@ -167,11 +167,13 @@ def _receipt(rpc: Rpc, group: GroupId, topic: Topic, handle: str) -> Receipt:
     subscribed = rpc.server.broker.subscriptions.find(group, topic.partition(receipt.partition))
     if (
         subscribed is None
+        or subscribed.generation != receipt.generation
         or subscribed.holder(receipt.offset) != receipt.member
         or subscribed.progress.deliveries(receipt.offset) + 1 != receipt.deliveries
     ):
         raise NotLeased(
             f"group {group!r}, topic {topic.name!r}, queue {receipt.partition}: the message at offset "
-            f"{receipt.offset} was given to somebody else or is settled; its receipt has expired"
+            f"{receipt.offset} was given to somebody else or is settled, or the group was reset; its receipt "
+            "has expired"
         )
     return receipt

@@ -1,5 +1,6 @@
 """Telemetry: what clients say of themselves, and what they are told. Heartbeats, and their end."""
 
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -80,19 +81,26 @@ async def telemetry(call: BidiCall) -> None:
                 raise GrpcError(
                     GrpcStatus.INVALID_ARGUMENT, f"settings of more than {MOST_SETTINGS_BYTES} bytes"
                 )
-            # It may have been forgotten meanwhile.
-            rpc.client = rpc.server.clients.heard(rpc.client.id, rpc.session, rpc.client.user)
-            rpc.client.telemetry = stream
-            command = decoded(TelemetryCommand, data)
-            if command.settings is not None:
-                try:
-                    answered = _settings(rpc, stream, command.settings)
-                except (Refused, PosthouseError) as error:
-                    raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error
-                await call.send(TelemetryCommand(status=OK, settings=answered).encode())
+            answered = rpc.session.charges.timed(partial(_told, rpc, stream, data))
+            if answered is not None:
+                await call.send(answered.encode())
     finally:
         if rpc.client.telemetry is stream:
             rpc.client.telemetry = None
+
+
+def _told(rpc: Rpc, stream: TelemetryStream, data: bytes) -> TelemetryCommand | None:
+    """The answer to a message of the stream, if it wants one. Raises GrpcError."""
+    try:
+        # It may have been forgotten meanwhile.
+        rpc.client = rpc.server.clients.heard(rpc.client.id, rpc.session, rpc.client.user)
+        rpc.client.telemetry = stream
+        command = decoded(TelemetryCommand, data)
+        if command.settings is None:
+            return None
+        return TelemetryCommand(status=OK, settings=_settings(rpc, stream, command.settings))
+    except (Refused, PosthouseError) as error:
+        raise GrpcError(GrpcStatus.INVALID_ARGUMENT, str(error)) from error
 
 
 def _settings(rpc: Rpc, stream: TelemetryStream, said: Settings) -> Settings:

@@ -34,7 +34,7 @@ from posthouse.protocols.rocketmq.grpc.messages.service import (
 )
 from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused
-from posthouse.protocols.rocketmq.reading import read_messages
+from posthouse.protocols.rocketmq.reading import ReadMessages, read_messages
 
 _NOBODY = MemberIdentity(member=MemberId(""))
 _MOST_BYTES = 1024 * 1024
@@ -116,6 +116,19 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
         if found.messages or found.following > offset or left <= 0 or rpc.session.connection.is_finishing:
             break
         await broker.wait_for_records([(partition, seen.stable)], 1, left, stable_only=True)
+    if found.messages:
+        traffic = broker.traffic[topic.name]
+        traffic.records_out += len(found.messages)
+        traffic.bytes_out += found.size
+    try:
+        await _send(rpc, call, queue, found)
+    finally:  # not before: a client that is not read from cannot say that it has room for the rest
+        charges = rpc.session.charges
+        if not charges.quotas.is_empty:
+            charges.read(found.size)
+
+
+async def _send(rpc: Rpc, call: StreamingCall, queue: MessageQueue, found: ReadMessages) -> None:
     call.hold(found.size)
     status = OK if found.messages else Status(code=Code.MESSAGE_NOT_FOUND, message="there is no new message")
     await call.send(PullMessageResponse(status=status).encode())
@@ -124,7 +137,7 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
         message = received_message(
             each.message,
             resource,
-            partition.index,
+            queue.id,
             each.offset,
             rpc.session.own_host,
             rpc.session.store_host,

@@ -3,8 +3,8 @@
 from collections.abc import Coroutine
 from typing import Any
 
-from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import AccessRefused, TooLate
+from posthouse.broker.access.operations import Operation
+from posthouse.model.errors import TooLate
 from posthouse.protocols.rocketmq.grpc.converting import name_of
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.service import RecallMessageRequest, RecallMessageResponse
@@ -18,8 +18,7 @@ def recall(
     rpc: Rpc, request: RecallMessageRequest, answer: Answer[RecallMessageResponse]
 ) -> Coroutine[Any, Any, None]:
     name = name_of(request.topic)
-    if not rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic_name(name)):
-        raise AccessRefused(f"no permission to recall messages for topic {name!r}")
+    rpc.check_topic(name, Operation.WRITE)
     try:
         handle = decode_handle(request.recall_handle, rpc.server.broker.access.key(KEY_PURPOSE))
         if topic_name(handle.topic) != topic_name(name):

@@ -6,7 +6,7 @@ from typing import Final
 from posthouse.broker.access.operations import Operation
 from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.model.errors import PosthouseError, UnknownPartition
-from posthouse.model.ids import GroupId, PartitionId
+from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.grpc.calls import StreamingCall
 from posthouse.protocols.rocketmq.codec.heartbeats import SQL_EXPRESSION, TAG_EXPRESSION
@@ -22,6 +22,7 @@ from posthouse.protocols.rocketmq.grpc.receipts import Receipt
 from posthouse.protocols.rocketmq.grpc.rpc import Rpc
 from posthouse.protocols.rocketmq.grpc.selection import MessageSelection
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused
+from posthouse.protocols.rocketmq.priorities import in_order
 
 MOST_MESSAGES: Final = 1024
 USUAL_MESSAGES: Final = 32
@@ -77,7 +78,8 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
         wish,
         lambda: not call.is_ended and clients.is_known(client),
     )
-    leased, deliveries = _leased(found)
+    receipts = _receipts(found, client.id)
+    leased: Leased = {partition: list(each) for partition, each in receipts.items()}
     if not leased:
         errors = [each for each in found.values() if isinstance(each, PosthouseError)]
         if errors:
@@ -88,29 +90,23 @@ async def receive(rpc: Rpc, call: StreamingCall, request: ReceiveMessageRequest)
     if request.attempt_id:
         client.attempted(request.attempt_id, list(leased.items()))
     is_sent = False
-    call.hold(sum(len(each.message.body) for each in selection.messages.values()))
+    size = sum(len(each.message.body) for each in selection.messages.values())
+    call.hold(size)
     try:
         await call.send(ReceiveMessageResponse(status=OK).encode())
         for partition, offsets in leased.items():
             for offset in offsets:
-                message = _message(
-                    rpc,
-                    request,
-                    partition,
-                    offset,
-                    selection,
-                    deliveries[partition][offset],
-                    lock_seconds,
-                )
+                receipt = receipts[partition][offset]
+                message = _message(rpc, request, partition, receipt, selection, lock_seconds)
                 await call.send(ReceiveMessageResponse(message=message).encode())
-        charges = rpc.session.charges
-        if not charges.quotas.is_empty:
-            charges.read(sum(len(each.message.body) for each in selection.messages.values()))
-            charges.worked()
         now = Timestamp.from_ms(broker.now_ms())
         await call.send(ReceiveMessageResponse(delivery_timestamp=now).encode())
         is_sent = True
     finally:
+        # Not before: a client that is not read from cannot say that it has room for the rest.
+        charges = rpc.session.charges
+        if not charges.quotas.is_empty:
+            charges.read(size)
         if not is_sent:  # the client has not got all of them: the call was cancelled
             broker.subscriptions.give_back(group, client.id, leased)
 
@@ -126,8 +122,8 @@ def _wanted(
         raise UnknownPartition(f"topic {topic.name!r} has {topic.partitions} queues, and no {queue.id}")
     if request.auto_renew and queue.id > _ANY_QUEUE and rpc.server.groups.is_ordered(group):
         return [partitions[queue.id]]
-    turn = rpc.server.next_turn() % len(partitions)
-    return partitions[turn:] + partitions[:turn]
+    factor = rpc.server.groups.priority_factor(group) if topic.config.rocketmq_priority_enable else 0
+    return in_order(partitions, factor, rpc.server.next_turn())
 
 
 def _selection(rpc: Rpc, request: ReceiveMessageRequest, group: GroupId, topic: Topic) -> MessageSelection:
@@ -175,42 +171,41 @@ def _forget_attempt(rpc: Rpc, group: GroupId, attempt: str | None) -> None:
         rpc.server.broker.subscriptions.give_back(group, rpc.client.id, dict(leased))
 
 
-def _leased(
-    found: Mapping[PartitionId, Taken | PosthouseError],
-) -> tuple[Leased, dict[PartitionId, dict[int, int]]]:
-    """Offsets, and how often each was delivered."""
-    leased: Leased = {}
-    deliveries: dict[PartitionId, dict[int, int]] = {}
-    for partition, taken in found.items():
-        if isinstance(taken, PosthouseError):
-            continue
-        counts = {offset: run.deliveries for run in taken.runs for offset in range(run.first, run.last + 1)}
-        leased[partition], deliveries[partition] = list(counts), counts
-    return leased, deliveries
+def _receipts(
+    found: Mapping[PartitionId, Taken | PosthouseError], member: MemberId
+) -> dict[PartitionId, dict[int, Receipt]]:
+    """Of what was leased, by offset."""
+    return {
+        partition: {
+            offset: Receipt(partition.index, taken.generation, offset, run.deliveries, member)
+            for run in taken.runs
+            for offset in range(run.first, run.last + 1)
+        }
+        for partition, taken in found.items()
+        if isinstance(taken, Taken)
+    }
 
 
 def _message(
     rpc: Rpc,
     request: ReceiveMessageRequest,
     partition: PartitionId,
-    offset: int,
+    receipt: Receipt,
     selection: MessageSelection,
-    deliveries: int,
     lock_seconds: float,
 ) -> GrpcMessage:
-    selected = selection.messages[partition, offset]
+    selected = selection.messages[partition, receipt.offset]
     queue = request.message_queue
     assert queue is not None
-    receipt = Receipt(partition.index, offset, deliveries, rpc.client.id)
     return received_message(
         selected.message,
         resource_of(name_of(queue.topic), queue.topic),
         partition.index,
-        offset,
+        receipt.offset,
         rpc.session.own_host,
         rpc.session.store_host,
         stored_at=selected.stored_at,
         receipt=receipt.encode(),
-        attempt=deliveries + selected.message.reconsume_times,
+        attempt=receipt.deliveries + selected.message.reconsume_times,
         invisible_ms=int(lock_seconds * 1000),
     )

@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.model.errors import AccessRefused, UnknownTopic
+from posthouse.model.errors import UnknownTopic
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.grpc.converting import name_of
 from posthouse.protocols.rocketmq.grpc.messages.definition import (
@@ -24,12 +24,12 @@ from posthouse.protocols.rocketmq.grpc.messages.service import (
 )
 from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK
-from posthouse.protocols.rocketmq.names import topic_name
-from posthouse.protocols.rocketmq.remoting.server import BROKER
+from posthouse.protocols.rocketmq.names import BROKER, topic_name
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION)
-"""A topic takes messages of all types."""
+"""A topic takes messages with priorities, too, which is not said: clients in Java up to 5.1.0 fail on a type
+that they do not know, and producers are told not to check types."""
 _ANY_QUEUE: Final = -1
 
 
@@ -38,34 +38,46 @@ def query_route(
 ) -> Coroutine[Any, Any, None] | None:
     """A topic that does not exist is created, as for Kafka's clients that ask for its metadata."""
     name = name_of(request.topic)
+    permission = _permission(rpc, name)
     topic = rpc.server.topics.find_settled(name)
     if topic is None:
-        return _create(rpc, request, answer)
-    _answer_route(rpc, request, answer, topic)
+        return _create(rpc, request, answer, name, permission)
+    _answer_route(rpc, request, answer, topic, permission)
     return None
 
 
-async def _create(rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse]) -> None:
-    name = name_of(request.topic)
+def _permission(rpc: Rpc, name: str) -> Permission:
+    """Raises AccessRefused, whether there is a topic or not, and InvalidTopicName."""
+    stored = topic_name(name)
+    may_read = rpc.guard.may(Operation.READ, Kind.TOPIC, stored)
+    if rpc.guard.may(Operation.WRITE, Kind.TOPIC, stored):
+        return Permission.READ_WRITE if may_read else Permission.WRITE
+    rpc.check_topic(name, Operation.READ)
+    return Permission.READ
 
+
+async def _create(
+    rpc: Rpc,
+    request: QueryRouteRequest,
+    answer: Answer[QueryRouteResponse],
+    name: str,
+    permission: Permission,
+) -> None:
     def check() -> None:
         if not rpc.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(name)):
             raise UnknownTopic(f"there is no topic {name!r}, and no permission to create it")
 
     topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
-    _answer_route(rpc, request, answer, topic)
+    _answer_route(rpc, request, answer, topic, permission)
 
 
 def _answer_route(
-    rpc: Rpc, request: QueryRouteRequest, answer: Answer[QueryRouteResponse], topic: Topic
+    rpc: Rpc,
+    request: QueryRouteRequest,
+    answer: Answer[QueryRouteResponse],
+    topic: Topic,
+    permission: Permission,
 ) -> None:
-    may_read = rpc.guard.allows(Operation.READ, Kind.TOPIC, topic.name)
-    may_write = rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name)
-    if not may_read and not may_write:
-        raise AccessRefused(f"no permission to use topic {name_of(request.topic)!r}")
-    permission = (
-        Permission.READ_WRITE if may_read and may_write else Permission.READ if may_read else Permission.WRITE
-    )
     queues = tuple(
         _queue(rpc, request.topic, request.endpoints, partition, permission)
         for partition in range(topic.partitions)

@@ -6,16 +6,16 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.access.operations import Operation
 from posthouse.broker.half_messages.checks import FIRST_CHECK_SECONDS, LONGEST_FIRST_CHECK
 from posthouse.broker.record_limits import check_record
-from posthouse.model.errors import AccessRefused, BadRequest, PosthouseError
+from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.topics import Topic
-from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, UNIQUE_KEY
+from posthouse.protocols.rocketmq.codec.codes import SHARDING_KEY, TRANSACTION_PREPARED, UNIQUE_KEY
 from posthouse.protocols.rocketmq.grpc.converting import name_of, sent_message
 from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import Message as GrpcMessage
-from posthouse.protocols.rocketmq.grpc.messages.definition import Status
+from posthouse.protocols.rocketmq.grpc.messages.definition import Status, SystemProperties
 from posthouse.protocols.rocketmq.grpc.messages.enums import MessageType
 from posthouse.protocols.rocketmq.grpc.messages.service import (
     SendMessageRequest,
@@ -26,9 +26,9 @@ from posthouse.protocols.rocketmq.grpc.rpc import Answer, Rpc
 from posthouse.protocols.rocketmq.grpc.statuses import OK, Refused, status_of
 from posthouse.protocols.rocketmq.grpc.transaction_ids import group_of_topic, transaction_id
 from posthouse.protocols.rocketmq.messages import record_headers, record_key
-from posthouse.protocols.rocketmq.names import check_may_write, topic_name
+from posthouse.protocols.rocketmq.names import BROKER, check_may_write
+from posthouse.protocols.rocketmq.priorities import LOWEST, has_said, queue_of, refusal
 from posthouse.protocols.rocketmq.recall_handles import KEY_PURPOSE, RecallHandle
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 MOST_MESSAGES: Final = 1024
@@ -48,6 +48,7 @@ class _Wanted(NamedTuple):
     due_ms: int | None
     first_check_seconds: int | None
     """Of a half message."""
+    has_priority: bool
 
 
 def send(
@@ -59,22 +60,30 @@ def send(
     if any(name_of(each.topic) != name for each in request.messages):
         raise BadRequest("the messages of a request have one topic")
     check_may_write(name)
+    rpc.check_topic(name, Operation.WRITE)
     topic = rpc.server.topics.find_settled(name)
     if topic is None:
         return _create_and_send(rpc, request, answer, name)
-    _send(rpc, request, answer, name, topic)
-    return None
+    return _send(rpc, request, answer, name, topic)
 
 
 async def _create_and_send(
     rpc: Rpc, request: SendMessageRequest, answer: Answer[SendMessageResponse], name: str
 ) -> None:
-    def check() -> None:
-        if not rpc.guard.allows(Operation.CREATE, Kind.TOPIC, topic_name(name)):
-            raise AccessRefused(f"no permission to create topic {name!r}")
+    topic = await rpc.server.topics.obtain(
+        name, DEFAULT_QUEUES, lambda: rpc.check_topic(name, Operation.CREATE)
+    )
+    # Nothing is awaited in between: sends keep their order.
+    if (later := _send(rpc, request, answer, name, topic)) is not None:
+        await later
 
-    topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
-    _send(rpc, request, answer, name, topic)  # nothing is awaited in between: sends keep their order
+
+async def _send_with_priority(
+    rpc: Rpc, request: SendMessageRequest, answer: Answer[SendMessageResponse], name: str
+) -> None:
+    """The first messages of the topic that have one."""
+    topic = await rpc.server.topics.with_priorities(name)
+    _send(rpc, request, answer, name, topic)
 
 
 def _send(
@@ -83,11 +92,11 @@ def _send(
     answer: Answer[SendMessageResponse],
     name: str,
     topic: Topic,
-) -> None:
-    if not rpc.guard.allows(Operation.WRITE, Kind.TOPIC, topic.name):
-        raise AccessRefused(f"no permission to write to topic {name!r}")
+) -> Coroutine[Any, Any, None] | None:
     spread = random.randrange(topic.partitions)
     wanted = [_wanted(rpc, each, topic, spread + number) for number, each in enumerate(request.messages)]
+    if any(each.has_priority for each in wanted) and not has_said(topic):
+        return _send_with_priority(rpc, request, answer, name)
     entries: list[SendResultEntry | None] = [None] * len(wanted)
     left = len(wanted)
 
@@ -101,6 +110,7 @@ def _send(
 
     for number, each in enumerate(wanted):
         _store(rpc, topic, name, each, partial(done, number))
+    return None
 
 
 def _status(entries: Sequence[SendResultEntry]) -> Status | None:
@@ -118,10 +128,9 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
     message = sent_message(sent, topic, now, rpc.session.host)
     system = sent.system_properties
     assert system is not None
-    kind = system.message_type
-    if kind in (MessageType.LITE, MessageType.PRIORITY) or system.lite_topic or system.priority is not None:
-        raise Refused(Code.UNSUPPORTED, "lite topics and priorities are not supported")
-    is_half = kind == MessageType.TRANSACTION
+    if system.message_type == MessageType.LITE or system.lite_topic:
+        raise Refused(Code.UNSUPPORTED, "lite topics are not supported; use topics, or tags")
+    is_half = system.message_type == MessageType.TRANSACTION
     due = None if system.delivery_timestamp is None else system.delivery_timestamp.ms
     if is_half and (due is not None or SHARDING_KEY in message.properties):
         raise Refused(
@@ -133,19 +142,42 @@ def _wanted(rpc: Rpc, sent: GrpcMessage, topic: Topic, spread: int) -> _Wanted:
         given = system.orphaned_transaction_recovery_duration
         seconds = FIRST_CHECK_SECONDS if given is None or given.ms <= 0 else given.ms // 1000
         first_check = min(seconds, LONGEST_FIRST_CHECK)
-    group = message.properties.get(SHARDING_KEY)
-    chosen = spread if group is None else zlib.crc32(group.encode())
+    if system.message_type == MessageType.PRIORITY or system.priority is not None:
+        _check_priority(system, topic, is_alone=not is_half and due is None)
+    if is_half:
+        message.properties[TRANSACTION_PREPARED] = "true"
+    message.due_ms = due if due is not None and due > now else None
     key, headers = record_key(message.properties), record_headers(message)
     check_record(topic, key, message.body, headers)
     return _Wanted(
         id=message.properties[UNIQUE_KEY],
-        partition=chosen % topic.partitions,
+        partition=_partition(system, topic, spread),
         key=key,
         value=message.body,
         headers=headers,
-        due_ms=due if due is not None and due > now else None,
+        due_ms=message.due_ms,
         first_check_seconds=first_check,
+        has_priority=system.priority is not None,
     )
+
+
+def _check_priority(system: SystemProperties, topic: Topic, *, is_alone: bool) -> None:
+    if system.priority is None:
+        reason: str | None = "the message is of type PRIORITY and has no priority"
+    elif not is_alone or system.message_group is not None:
+        reason = "a message with a priority has no message group or delivery time, and is in no transaction"
+    else:
+        reason = refusal(topic)
+    if reason is not None:
+        raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, reason)
+
+
+def _partition(system: SystemProperties, topic: Topic, spread: int) -> int:
+    if system.priority is not None:
+        return queue_of(system.priority, topic)
+    if system.message_group is not None:
+        return zlib.crc32(system.message_group.encode()) % topic.partitions
+    return LOWEST if topic.config.rocketmq_priority_enable else spread % topic.partitions
 
 
 def _store(rpc: Rpc, topic: Topic, name: str, wanted: _Wanted, done: Done) -> None:

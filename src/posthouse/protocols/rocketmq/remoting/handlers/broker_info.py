@@ -9,10 +9,9 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.protocols.rocketmq.codec.administration import encode_cluster, encode_table
 from posthouse.protocols.rocketmq.codec.codes import Permission, ResponseCode
 from posthouse.protocols.rocketmq.codec.routes import MASTER
-from posthouse.protocols.rocketmq.names import CLUSTER
+from posthouse.protocols.rocketmq.names import BROKER, CLUSTER
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES
 
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60

@@ -4,6 +4,8 @@ from collections.abc import Coroutine
 from typing import Any, Final
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.protocol_members import ProtocolMember
+from posthouse.protocols.rocketmq.client_versions import language_of, version_number
 from posthouse.protocols.rocketmq.clients import ClientConnection
 from posthouse.protocols.rocketmq.codec.administration import (
     ClientInfo,
@@ -11,8 +13,10 @@ from posthouse.protocols.rocketmq.codec.administration import (
     encode_producer_connections,
 )
 from posthouse.protocols.rocketmq.codec.codes import RequestCode, ResponseCode
+from posthouse.protocols.rocketmq.codec.heartbeats import ConsumerGroup
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed
 from posthouse.protocols.rocketmq.remoting.errors import Refused
+from posthouse.protocols.rocketmq.remoting.handlers.groups import others, subscriptions_of
 
 _PASSED_ON: Final[tuple[str, ...]] = ("consumerGroup", "clientId", "jstackEnable")
 
@@ -20,12 +24,17 @@ _PASSED_ON: Final[tuple[str, ...]] = ("consumerGroup", "clientId", "jstackEnable
 def consumers(call: Call) -> None:
     group = call.text("consumerGroup")
     check_allowed(call, Operation.DESCRIBE, Kind.GROUP, group)
-    found = call.connection.server.clients.consumers(group)
-    if not found:
+    server = call.connection.server
+    found, other = server.clients.consumers(group), others(server, group)
+    if not found and not other:
         raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no client consumes in the group {group!r}")
-    subscriptions = {each.topic: each for member in found for each in member.group.subscriptions}
-    infos = [_info(member.connection, member.client) for member in found]
-    call.answer(body=encode_consumer_connections(infos, found[0].group, subscriptions.values()))
+    groups = [member.group for member in found]
+    groups += [ConsumerGroup(name=group, subscriptions=tuple(subscriptions_of(each))) for each in other]
+    subscriptions = {each.topic: each for one in groups for each in one.subscriptions}
+    infos = [_info(member.connection, member.client) for member in found] + [
+        _other_info(each) for each in other
+    ]
+    call.answer(body=encode_consumer_connections(infos, groups[0], subscriptions.values()))
 
 
 def producers(call: Call) -> None:
@@ -44,6 +53,16 @@ def _info(connection: ClientConnection, client: str) -> ClientInfo:
     )
 
 
+def _other_info(member: ProtocolMember) -> ClientInfo:
+    """Of a client that uses another protocol."""
+    return ClientInfo(
+        client=member.id,
+        address=member.peer,
+        language=language_of(member.software.name),
+        version=version_number(member.software.version),
+    )
+
+
 def running_info(call: Call) -> Coroutine[Any, Any, None]:
     """What a consumer says of itself."""
     group, client = call.text("consumerGroup"), call.text("clientId")
@@ -51,6 +70,11 @@ def running_info(call: Call) -> Coroutine[Any, Any, None]:
     for member in call.connection.server.clients.consumers(group):
         if member.client == client:
             return _running_info(call, member.connection)
+    if any(each.id == client for each in others(call.connection.server, group)):
+        raise Refused(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+            f"the client {client!r} uses another protocol, in which clients do not tell this",
+        )
     raise Refused(ResponseCode.CONSUMER_NOT_ONLINE, f"no client {client!r} consumes in the group {group!r}")
 
 

@@ -10,6 +10,7 @@ from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
+from posthouse.protocols.rocketmq.first_offsets import begins_at_start
 from posthouse.protocols.rocketmq.remoting.call import Call, Caller, check_may_consume, described_topic
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 
@@ -18,9 +19,6 @@ log = logging.getLogger(__name__)
 _NOBODY: Final = MemberIdentity(member=MemberId(""))
 _AGAIN_MS: Final = 3_600_000
 """Clients repeat all offsets every 5 s. One that has not changed is stored once an hour, which keeps it."""
-FROM_THE_START_BYTES: Final = 64 * 1024 * 1024
-"""A group without an offset begins with the first message of a queue that is not larger and has lost none:
-such a queue is in memory, and upstream does the same then."""
 
 
 def query(call: Call) -> Coroutine[Any, Any, None]:
@@ -35,7 +33,7 @@ async def _query(call: Call, group: str, topic: Topic, partition: int) -> None:
     committed = broker.groups.offsets.get(id, topic.partition(partition))
     if committed is not None:
         call.answer(fields={"offset": str(committed.offset)})
-    elif broker.bounds(topic, partition).start == 0 and broker.size(topic, partition) <= FROM_THE_START_BYTES:
+    elif begins_at_start(broker, topic, partition):
         call.answer(fields={"offset": "0"})
     else:
         raise Refused(ResponseCode.QUERY_NOT_FOUND, f"the group {group!r} has no offset there")

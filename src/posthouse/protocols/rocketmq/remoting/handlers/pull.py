@@ -75,13 +75,22 @@ async def _pull(
             seen = broker.bounds(topic, partition)
             try:
                 found = await read_messages(
-                    broker, topic, partition, offset, selected, most=most, most_bytes=most_bytes
+                    broker,
+                    topic,
+                    partition,
+                    offset,
+                    selected,
+                    most=most,
+                    most_bytes=most_bytes,
+                    others=connection.server.clients.differing_filters(group, name),
                 )
             except OffsetOutOfRange:
                 bounds = broker.bounds(topic, partition)
                 following = bounds.start if offset < bounds.start else bounds.stable
                 _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, following)
                 return
+            if found.passed_over:
+                broker.traffic[topic.name].records_passed_over += found.passed_over
             if found.messages:
                 _answer_messages(call, name, topic, partition, found)
                 return

@@ -5,17 +5,18 @@ from typing import Any, Final
 
 from posthouse.broker.access.commit_permission import missing_to_commit
 from posthouse.broker.access.operations import Kind
+from posthouse.broker.broker import Broker
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.model.errors import AccessRefused
-from posthouse.model.ids import GroupId, MemberId
+from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.bodies import MessageQueue, encode_offset_list, encode_offset_table
 from posthouse.protocols.rocketmq.codec.codes import CPP, ResponseCode
+from posthouse.protocols.rocketmq.names import BROKER
 from posthouse.protocols.rocketmq.remoting.call import Call, check_may_consume
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.groups import exists
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 _TOOL: Final = MemberIdentity(member=MemberId(""))
 _ALL: Final = -1
@@ -44,23 +45,36 @@ async def _reset(call: Call, group: str, name: str, topic: Topic, queues: Sequen
     id = GroupId(group)
     timestamp = call.number("timestamp", _NONE)
     may_go_forward = call.request.fields.get("isForce", "true").lower() == "true"
-    broker.groups.offsets.check_kind(id)
     await broker.groups.offsets.landed(id)
     table: dict[MessageQueue, int] = {}
-    new: list[NewOffset] = []
+    new: dict[PartitionId, int] = {}
     for queue in queues:
         wanted = await _offset(call, topic, queue, offset, timestamp)
-        committed = broker.groups.offsets.get(id, topic.partition(queue))
-        if may_go_forward or committed is None or wanted < committed.offset:
-            new.append(NewOffset(partition=topic.partition(queue), offset=wanted))
+        partition = topic.partition(queue)
+        before = _before(broker, id, partition)
+        if may_go_forward or before is None or wanted < before:
+            new[partition] = wanted
         else:
-            wanted = committed.offset
+            wanted = before
         table[MessageQueue(topic=name, broker=BROKER, queue=queue)] = wanted
     if new:
         call.connection.guard.note("reset", f"{Kind.GROUP}:{group}", f"topic {topic.name}")
-        await broker.groups.offsets.commit_in_turns(id, _TOOL, new)
+        if id in broker.subscriptions:
+            await broker.subscriptions.reset(id, new)
+        else:
+            offsets = [NewOffset(partition=each, offset=offset) for each, offset in new.items()]
+            await broker.groups.offsets.commit_in_turns(id, _TOOL, offsets)
     encode = encode_offset_list if call.request.language == CPP else encode_offset_table
     call.answer(body=encode(table))
+
+
+def _before(broker: Broker, group: GroupId, partition: PartitionId) -> int | None:
+    """None if the group has read nothing there."""
+    if group in broker.subscriptions:
+        subscribed = broker.subscriptions.find(group, partition)
+        return None if subscribed is None else subscribed.progress.floor
+    committed = broker.groups.offsets.get(group, partition)
+    return None if committed is None else committed.offset
 
 
 async def _offset(call: Call, topic: Topic, queue: int, offset: int, timestamp: int) -> int:

@@ -4,7 +4,7 @@ from posthouse.model.errors import InvalidTopicName
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.codes import ResponseCode
 from posthouse.protocols.rocketmq.codec.routes import MASTER, BrokerRoute, QueueRoute, Route, encode_route
-from posthouse.protocols.rocketmq.names import CLUSTER, DEFAULT_TOPIC, REPLY_TOPIC, RETRY
+from posthouse.protocols.rocketmq.names import BROKER, CLUSTER, DEFAULT_TOPIC, REPLY_TOPIC, RETRY
 from posthouse.protocols.rocketmq.remoting.call import (
     Call,
     check_may_consume,
@@ -12,7 +12,6 @@ from posthouse.protocols.rocketmq.remoting.call import (
     described_topic,
 )
 from posthouse.protocols.rocketmq.remoting.errors import Refused
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 from posthouse.protocols.rocketmq.topics import DEFAULT_QUEUES, RETRY_QUEUES
 
 

@@ -11,7 +11,9 @@ from posthouse.model.errors import AccessRefused, PosthouseError
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.codec.batch_bodies import decode_batch
 from posthouse.protocols.rocketmq.codec.codes import (
+    LITE_TOPIC,
     MESSAGE_CLUSTER,
+    PRIORITY,
     REPLY_TO_CLIENT,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
@@ -28,13 +30,27 @@ from posthouse.protocols.rocketmq.messages import (
     record_headers,
     record_key,
 )
-from posthouse.protocols.rocketmq.names import CLUSTER, RETRY, check_may_write, dead_letter_topic
+from posthouse.protocols.rocketmq.names import (
+    BROKER,
+    CLUSTER,
+    RETRY,
+    check_may_write,
+    dead_letter_topic,
+    is_of_group,
+)
 from posthouse.protocols.rocketmq.positions import pack_position
+from posthouse.protocols.rocketmq.priorities import (
+    LOWEST,
+    has_said,
+    is_of_another_type,
+    queue_of,
+    refusal,
+    stored_priority,
+)
 from posthouse.protocols.rocketmq.recall_handles import RecallHandle
 from posthouse.protocols.rocketmq.remoting.call import Call, is_permitted
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.remoting.handlers.transactions import prepare
-from posthouse.protocols.rocketmq.remoting.server import BROKER
 
 SHORT_NAMES: Final = {
     "a": "producerGroup",
@@ -64,6 +80,7 @@ class _Wanted(NamedTuple):
     system_flags: int
     message: Message
     is_batch: bool
+    priority: int | None
 
 
 def send_v2(call: Call) -> Coroutine[Any, Any, None] | None:
@@ -88,8 +105,7 @@ def send(call: Call) -> Coroutine[Any, Any, None] | None:
     topic = server.topics.find_settled(wanted.topic)
     if topic is None:
         return _create_and_send(call, wanted)
-    _send(call, wanted, topic)
-    return None
+    return _send(call, wanted, topic)
 
 
 async def _create_and_send(call: Call, wanted: _Wanted) -> None:
@@ -100,7 +116,15 @@ async def _create_and_send(call: Call, wanted: _Wanted) -> None:
             raise AccessRefused(f"no permission to create topic {wanted.topic!r}")
 
     topic = await call.connection.server.topics.obtain(wanted.topic, queues, check)
-    _send(call, wanted, topic)  # nothing is awaited in between: sends keep their order
+    # Nothing is awaited in between: sends keep their order.
+    if (later := _send(call, wanted, topic)) is not None:
+        await later
+
+
+async def _send_with_priority(call: Call, wanted: _Wanted) -> None:
+    """The first message of the topic that has one."""
+    topic = await call.connection.server.topics.with_priorities(wanted.topic)
+    _send(call, wanted, topic)
 
 
 def _wanted(call: Call) -> _Wanted:
@@ -113,6 +137,12 @@ def _wanted(call: Call) -> _Wanted:
     if name.startswith(RETRY) and _is_dead(call, name.removeprefix(RETRY), reconsumed):
         name, queue = dead_letter_topic(name.removeprefix(RETRY)), 0
         properties = {key: value for key, value in properties.items() if key not in DELAYS}
+    priority = None
+    if PRIORITY in properties:
+        if is_of_another_type(properties):
+            del properties[PRIORITY]
+        elif not is_of_group(name):  # they have one queue
+            priority = stored_priority(properties)
     if REPLY_TO_CLIENT in properties:
         properties[MESSAGE_CLUSTER] = CLUSTER
     connection = call.connection
@@ -124,7 +154,7 @@ def _wanted(call: Call) -> _Wanted:
         flag=_int32(call.number("flag", 0)),
         reconsume_times=_int32(reconsumed),
     )
-    return _Wanted(name, named, queue, call.number("sysFlag", 0), message, call.truth("batch"))
+    return _Wanted(name, named, queue, call.number("sysFlag", 0), message, call.truth("batch"), priority)
 
 
 def _is_dead(call: Call, group: str, reconsumed: int) -> bool:
@@ -138,7 +168,10 @@ def _is_dead(call: Call, group: str, reconsumed: int) -> bool:
 def _properties(text: str) -> dict[str, str]:
     if len(text.encode()) > LONGEST_PROPERTIES:
         raise Refused(ResponseCode.MESSAGE_ILLEGAL, f"properties of more than {LONGEST_PROPERTIES} bytes")
-    return decode_properties(text)
+    properties = decode_properties(text)
+    if properties.get(LITE_TOPIC):
+        raise Refused(ResponseCode.MESSAGE_ILLEGAL, "lite topics are not supported; use topics, or tags")
+    return properties
 
 
 def _int32(value: int) -> int:
@@ -147,28 +180,50 @@ def _int32(value: int) -> int:
     return value
 
 
-def _send(call: Call, wanted: _Wanted, topic: Topic) -> None:
-    queue = wanted.queue
-    if queue < 0:
-        queue = random.randrange(topic.partitions)
-    elif queue >= topic.partitions:
+def _queue(wanted: _Wanted, topic: Topic) -> int:
+    """The one that the client has chosen, unless the message has a priority."""
+    if wanted.priority is not None and not wanted.is_batch:
+        if (reason := refusal(topic)) is not None:
+            raise Refused(ResponseCode.MESSAGE_ILLEGAL, reason)
+        return queue_of(wanted.priority, topic)
+    if wanted.queue < 0:
+        return LOWEST if topic.config.rocketmq_priority_enable else random.randrange(topic.partitions)
+    if wanted.queue >= topic.partitions:
         raise Refused(
             ResponseCode.INVALID_PARAMETER,
-            f"topic {wanted.topic!r} has {topic.partitions} queues, and no {queue}",
+            f"topic {wanted.topic!r} has {topic.partitions} queues, and no {wanted.queue}",
         )
+    return wanted.queue
+
+
+def _send(call: Call, wanted: _Wanted, topic: Topic) -> Coroutine[Any, Any, None] | None:
+    queue = _queue(wanted, topic)
     body = plain_body(wanted.message.body, wanted.system_flags, topic.config.max_message_bytes)
-    wanted.message.body = body
     if wanted.is_batch:
+        wanted.message.body = body
         _write_batch(call, wanted, topic, queue)
-        return
-    if wanted.message.properties.get(TRANSACTION_PREPARED) == "true":
-        prepare(call, topic, queue, wanted.message)
-        return
+        return None
+    message = wanted.message
+    if wanted.priority is not None and not has_said(topic):
+        check_record(topic, record_key(message.properties), body, record_headers(message))
+        return _send_with_priority(call, wanted)
+    message.body = body
+    if message.properties.get(TRANSACTION_PREPARED) == "true":
+        prepare(call, topic, queue, message)
+    else:
+        _write(call, wanted, topic, queue)
+    return None
+
+
+def _write(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
+    """At once, or later."""
     broker = call.connection.server.broker
     message = wanted.message
-    key, headers = record_key(message.properties), record_headers(message)
     now = broker.now_ms()
     due = due_ms(message.properties, now)
+    if not wanted.topic.startswith(RETRY):  # the delay of a retry is not the producer's
+        message.due_ms = due
+    key, body, headers = record_key(message.properties), message.body, record_headers(message)
     if due is None:
 
         def written(result: int | PosthouseError) -> None:
@@ -199,6 +254,10 @@ def _write_batch(call: Call, wanted: _Wanted, topic: Topic, queue: int) -> None:
         properties = _properties(each.properties)
         if due_ms(properties, now) is not None:
             raise Refused(ResponseCode.MESSAGE_ILLEGAL, "messages of a batch cannot be delayed")
+        if stored_priority(properties) is not None and not is_of_another_type(properties):
+            raise Refused(
+                ResponseCode.MESSAGE_ILLEGAL, "messages of a batch share a queue, and have no priorities"
+            )
         message = Message(
             body=each.body,
             properties=properties,

@@ -1,7 +1,7 @@
 """Topics, as tools for operators list, create, grow and delete them."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, Final
 
 from posthouse.broker.access.operations import Kind, Operation
@@ -22,13 +22,17 @@ from posthouse.protocols.rocketmq.names import (
     is_of_group,
     topic_name,
 )
+from posthouse.protocols.rocketmq.priorities import SETTING
 from posthouse.protocols.rocketmq.remoting.call import Call, check_allowed, check_may_describe
 from posthouse.protocols.rocketmq.remoting.errors import Refused
 from posthouse.protocols.rocketmq.topics import new_topic
 
 _READ_AND_WRITE: Final = int(Permission.READ | Permission.WRITE)
 _TYPE: Final = "+message.type="
-"""An attribute: upstream's topics take messages of one type only, those of Posthouse of any."""
+"""An attribute: upstream's topics take messages of one type only, those of Posthouse of any. Only PRIORITY
+says something of consumers, too."""
+_PRIORITY: Final = "PRIORITY"
+_LITE: Final = "LITE"
 
 
 def names(call: Call) -> None:
@@ -57,7 +61,10 @@ def _visible(call: Call) -> list[Topic]:
 
 def _configuration(topic: Topic) -> TopicConfiguration:
     return TopicConfiguration(
-        name=client_name(topic.name), read_queues=topic.partitions, write_queues=topic.partitions
+        name=client_name(topic.name),
+        read_queues=topic.partitions,
+        write_queues=topic.partitions,
+        attributes={_TYPE.strip("+="): _PRIORITY} if topic.config.rocketmq_priority_enable else {},
     )
 
 
@@ -65,19 +72,23 @@ def create_or_grow(call: Call) -> Coroutine[Any, Any, None]:
     name = call.text("topic")
     check_may_create(name)
     queues = _queues(call)
+    types = _types(call)
     topic = call.connection.server.topics.find(name)
     stored = topic_name(name)
     if topic is None:
         if not call.connection.guard.allows_here_or_everywhere(Operation.CREATE, Kind.TOPIC, stored):
             raise AccessRefused(f"no permission to create topic {name!r}")
-        return _create(call, stored, queues)
+        return _create(call, stored, queues, {SETTING: "true"} if _PRIORITY in types else {})
     if queues < topic.partitions:
         raise Refused(
             ResponseCode.INVALID_PARAMETER,
             f"topic {name!r} has {topic.partitions} queues, and cannot have only {queues}",
         )
     check_allowed(call, Operation.ALTER, Kind.TOPIC, stored)
-    return _grow(call, topic, queues)
+    gets_priorities = _PRIORITY in types and not topic.config.rocketmq_priority_enable
+    if gets_priorities:
+        check_allowed(call, Operation.ALTER_CONFIGS, Kind.TOPIC, stored)
+    return _alter(call, topic, queues, gets_priorities=gets_priorities)
 
 
 def _queues(call: Call) -> int:
@@ -94,22 +105,35 @@ def _queues(call: Call) -> int:
         raise Refused(
             ResponseCode.INVALID_PARAMETER, "a topic has no order of its own: each queue keeps its order"
         )
-    for attribute in call.request.fields.get("attributes", "").split(","):
-        if attribute and not attribute.startswith(_TYPE):
-            raise Refused(ResponseCode.INVALID_PARAMETER, f"there is no attribute {attribute[:50]!r}")
     return queues
 
 
-async def _create(call: Call, stored: str, queues: int) -> None:
-    [created] = await call.connection.server.broker.create_topics([new_topic(stored, queues)])
+def _types(call: Call) -> list[str]:
+    """Of messages, as the attributes say. Raises Refused for other attributes, and for a type that no topic
+    takes."""
+    types: list[str] = []
+    for attribute in filter(None, call.request.fields.get("attributes", "").split(",")):
+        if not attribute.startswith(_TYPE):
+            raise Refused(ResponseCode.INVALID_PARAMETER, f"there is no attribute {attribute[:50]!r}")
+        types.append(attribute.removeprefix(_TYPE))
+    if _LITE in types:
+        raise Refused(ResponseCode.INVALID_PARAMETER, "lite topics are not supported")
+    return types
+
+
+async def _create(call: Call, stored: str, queues: int, overrides: Mapping[str, str]) -> None:
+    [created] = await call.connection.server.broker.create_topics([new_topic(stored, queues, overrides)])
     if isinstance(created, PosthouseError):
         raise created
     call.answer()
 
 
-async def _grow(call: Call, topic: Topic, queues: int) -> None:
+async def _alter(call: Call, topic: Topic, queues: int, *, gets_priorities: bool) -> None:
+    broker = call.connection.server.broker
     if queues > topic.partitions:
-        await call.connection.server.broker.create_partitions(topic.name, queues)
+        await broker.create_partitions(topic.name, queues)
+    if gets_priorities:
+        await broker.configure_topic(topic.name, lambda current: {**current.overrides, SETTING: "true"})
     call.answer()
 
 

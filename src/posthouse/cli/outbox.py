@@ -1,0 +1,164 @@
+"""`posthouse outbox …`: the tables of an outbox, the relay that sends its messages, and how it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import uuid
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from posthouse.cli.durations import shown_duration
+from posthouse.cli.options import Bootstrap, Json, invocation_of
+from posthouse.cli.output import counted, print_json, print_table, say
+
+if TYPE_CHECKING:
+    from posthouse.consistency.databases import Database
+    from posthouse.consistency.outbox_table import OutboxTable
+
+app = typer.Typer(
+    name="outbox",
+    help="Send what applications have published in transactions of their database.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+
+_SHOWN = 20
+_COLUMNS = ("message", "topic", "why it is set aside")
+
+_DATABASE = typer.Option(
+    "--database",
+    metavar="URL",
+    envvar="POSTHOUSE_OUTBOX_DATABASE",
+    help="Database of the application: postgresql://USER@HOST/NAME, mysql://USER@HOST/NAME or sqlite:///PATH.",
+)
+DatabaseUrl = Annotated[str, _DATABASE]
+SomeDatabaseUrl = Annotated[str | None, _DATABASE]
+Print = Annotated[
+    str | None,
+    typer.Option(
+        "--print",
+        metavar="DATABASE",
+        help="Only print the statements, for a migration: for postgresql, mariadb or sqlite.",
+    ),
+]
+Once = Annotated[bool, typer.Option("--once", metavar="", help="Send what is due, and end.")]
+Poll = Annotated[
+    float,
+    typer.Option(
+        "--poll-seconds",
+        metavar="S",
+        min=0.01,
+        help="How often to look for new messages. PostgreSQL tells of them at once.",
+    ),
+]
+Retry = Annotated[
+    bool, typer.Option("--retry", metavar="", help="Try the messages again that were set aside.")
+]
+
+
+@app.command(
+    epilog="`posthouse outbox init --database postgresql://app@localhost/shop`\n\n"
+    "`posthouse outbox init --print postgresql > migration.sql`"
+)
+def init(database: SomeDatabaseUrl = None, only_print: Print = None) -> None:
+    """Make the tables of outbox and inbox in the database of an application."""
+    from posthouse.consistency.dialects import Dialect, tables_of_inbox, tables_of_outbox
+    from posthouse.consistency.outbox_table import init, new_name
+
+    if only_print is not None:
+        if only_print not in list(Dialect):
+            raise typer.BadParameter(f"{only_print!r} is none of {', '.join(Dialect)}", param_hint="--print")
+        dialect = Dialect(only_print)
+        for text in (*tables_of_outbox(dialect, new_name()), *tables_of_inbox(dialect)):
+            print(f"{text};\n")
+        return
+    if database is None:
+        raise typer.BadParameter("give the URL of a database, or --print", param_hint="--database")
+    with _opened(database) as opened:
+        init(opened)
+    say("made the tables of outbox and inbox; start 'posthouse outbox relay' to send what is published there")
+
+
+@app.command(
+    epilog="`posthouse outbox relay --database postgresql://app@localhost/shop`\n\n"
+    "`posthouse outbox relay --database sqlite:///shop.db --once`"
+)
+def relay(
+    context: typer.Context,
+    database: DatabaseUrl,
+    once: Once = False,
+    poll_seconds: Poll = 1.0,
+    bootstrap: Bootstrap = None,
+) -> None:
+    """Send the messages of an outbox to their topics: each once, and those of one key in order.
+
+    Any number of relays may run for one database, and any of them may be killed at any moment.
+    """
+    from posthouse.consistency.log_target import LogTarget
+    from posthouse.consistency.relaying import Relaying
+
+    invocation = invocation_of(context, bootstrap)
+    owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
+    with closing(LogTarget(invocation.kafka_address, security=invocation.security())) as target:
+        relaying = Relaying(lambda: _opened(database), target, owner, poll_seconds=poll_seconds)
+        if once:
+            relaying.once()
+            counts = relaying.counts
+            aside = (
+                f"; {counts.set_aside} set aside, see 'posthouse outbox status'" if counts.set_aside else ""
+            )
+            say(f"sent {counted(counts.sent, 'message')}{aside}")
+            return
+        with _opened(database) as opened:  # says at once what is wrong with it
+            _table(opened).name()
+        signal.signal(signal.SIGTERM, lambda *_: relaying.stop.set())
+        signal.signal(signal.SIGINT, lambda *_: relaying.stop.set())
+        say(f"relaying to {invocation.kafka_address}; Ctrl-C ends it")
+        relaying.run()
+        say(f"sent {counted(relaying.counts.sent, 'message')}")
+
+
+@app.command(epilog="`posthouse outbox status --database postgresql://app@localhost/shop`")
+def status(database: DatabaseUrl, retry: Retry = False, json: Json = False) -> None:
+    """Show how many messages wait in an outbox, for how long, and which the broker has refused."""
+    with _opened(database) as opened:
+        table = _table(opened)
+        if retry:
+            say(f"{counted(table.retry_failed(), 'message')} will be tried again")
+        state = table.state()
+        failures = table.failures(_SHOWN)
+    if json:
+        rows = [{"message": id, "topic": topic, "reason": reason} for _, id, topic, reason in failures]
+        print_json(
+            {
+                "waiting": state.waiting,
+                "due": state.due,
+                "set_aside": state.failed,
+                "oldest_due_ms": state.oldest_ms,
+                "first_set_aside": rows,
+            }
+        )
+        return
+    oldest = "" if state.oldest_ms is None else f", the oldest since {shown_duration(state.oldest_ms)}"
+    say(f"{counted(state.waiting, 'message')} waiting, {state.due} of them due{oldest}")
+    if failures:
+        say(f"{counted(state.failed, 'message')} set aside; '--retry' tries them again")
+        print_table(_COLUMNS, [(id, topic, reason) for _, id, topic, reason in failures])
+
+
+def _opened(url: str) -> Database:
+    from posthouse.consistency.databases import open_database
+
+    return open_database(url)
+
+
+def _table(database: Database) -> OutboxTable:
+    from posthouse.consistency.outbox_table import OutboxTable
+    from posthouse.consistency.relaying import LEASE_SECONDS
+
+    return OutboxTable(database, "", lease_seconds=LEASE_SECONDS)

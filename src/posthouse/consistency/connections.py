@@ -1,0 +1,165 @@
+"""Statements inside the application's own transaction, whichever library it has begun it with.
+
+A session or connection is recognised by the modules of its class, so no library is imported that the
+application has not imported before.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from posthouse.consistency.dialects import Dialect
+from posthouse.consistency.errors import NoTransaction, UnknownConnection
+from posthouse.consistency.statements import Statement
+
+Rows: TypeAlias = Sequence[Sequence[Any]]
+
+
+class Outcome(NamedTuple):
+    changed: int
+    """Number of rows."""
+    rows: Rows = ()
+
+
+_DIALECTS: Final = {
+    "postgresql": Dialect.POSTGRESQL,
+    "mysql": Dialect.MARIADB,
+    "mariadb": Dialect.MARIADB,
+    "sqlite": Dialect.SQLITE,
+}
+_ADVICE: Final = (
+    "pass a session or connection of SQLAlchemy, Django, psycopg, asyncpg, psycopg2, sqlite3, aiosqlite, "
+    "PyMySQL, mysqlclient or mysql-connector"
+)
+_MYSQL: Final = ("pymysql", "MySQLdb", "mysql")
+
+
+def dialect_of(connection: Any) -> Dialect:
+    """Raises UnknownConnection."""
+    libraries = _libraries(connection)
+    if "sqlalchemy" in libraries:
+        return _named(_sqlalchemy_dialect(connection))
+    if "django" in libraries:
+        return _named(connection.vendor)
+    if libraries & {"psycopg", "psycopg2", "asyncpg"}:
+        return Dialect.POSTGRESQL
+    if libraries & {"sqlite3", "aiosqlite"}:
+        return Dialect.SQLITE
+    if libraries & {*_MYSQL}:
+        return Dialect.MARIADB
+    raise UnknownConnection(f"{type(connection).__name__} is no connection that is known here; {_ADVICE}")
+
+
+def run(connection: Any, statement: Statement) -> Outcome:
+    """Raises UnknownConnection and NoTransaction."""
+    libraries = _libraries(connection)
+    if _is_async(connection, libraries):
+        raise UnknownConnection(f"{type(connection).__name__} is asynchronous; use AsyncOutbox or AsyncInbox")
+    if "sqlalchemy" in libraries:
+        return _by_sqlalchemy(connection, statement)
+    _check_in_transaction(connection, libraries)
+    if "sqlite3" in libraries:
+        return _by_cursor(connection, statement.text, statement.values)
+    if libraries & {"django", "psycopg", "psycopg2", *_MYSQL}:
+        return _by_cursor(connection, statement.with_percent(), statement.values)
+    raise UnknownConnection(f"{type(connection).__name__} is no connection that is known here; {_ADVICE}")
+
+
+async def run_async(connection: Any, statement: Statement) -> Outcome:
+    """Raises UnknownConnection and NoTransaction."""
+    libraries = _libraries(connection)
+    if not _is_async(connection, libraries):
+        raise UnknownConnection(f"{type(connection).__name__} is synchronous; use Outbox or Inbox")
+    if "sqlalchemy" in libraries:
+        text, values = _named_text(statement)
+        return _of_result(await connection.execute(text, values))
+    _check_in_transaction(connection, libraries)
+    if "asyncpg" in libraries:
+        return await _by_asyncpg(connection, statement)
+    if "psycopg" in libraries:
+        async with connection.cursor() as cursor:
+            await cursor.execute(statement.with_percent(), statement.values)
+            return Outcome(cursor.rowcount, await cursor.fetchall() if cursor.description else ())
+    async with connection.execute(statement.text, statement.values) as cursor:  # aiosqlite
+        return Outcome(cursor.rowcount, await cursor.fetchall())
+
+
+async def _by_asyncpg(connection: Any, statement: Statement) -> Outcome:
+    text = statement.with_dollars()
+    if text.startswith("SELECT"):
+        rows = await connection.fetch(text, *statement.values)
+        return Outcome(len(rows), rows)
+    status: str = await connection.execute(text, *statement.values)
+    return Outcome(int(status.rpartition(" ")[2]))  # as in INSERT 0 1
+
+
+def _by_sqlalchemy(connection: Any, statement: Statement) -> Outcome:
+    text, values = _named_text(statement)
+    return _of_result(connection.execute(text, values))
+
+
+def _named_text(statement: Statement) -> tuple[Any, dict[str, Any]]:
+    from sqlalchemy import text
+
+    named, values = statement.with_names()
+    return text(named), values
+
+
+def _of_result(result: Any) -> Outcome:
+    return Outcome(result.rowcount, result.fetchall() if result.returns_rows else ())
+
+
+def _by_cursor(connection: Any, text: str, values: Sequence[Any]) -> Outcome:
+    make: Callable[[], Any] = connection.cursor
+    cursor = make()
+    try:
+        cursor.execute(text, tuple(values))
+        return Outcome(cursor.rowcount, cursor.fetchall() if cursor.description else ())
+    finally:
+        cursor.close()
+
+
+def _libraries(connection: Any) -> frozenset[str]:
+    found = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
+    if "django" in found and not hasattr(connection, "vendor"):
+        raise UnknownConnection(f"{type(connection).__name__} is no connection; pass django.db.connection")
+    return frozenset(found)
+
+
+def _is_async(connection: Any, libraries: frozenset[str]) -> bool:
+    if "sqlalchemy" in libraries or "psycopg" in libraries:
+        return any(each.__name__.lower().startswith("async") for each in type(connection).__mro__)
+    return bool(libraries & {"asyncpg", "aiosqlite"})
+
+
+def _sqlalchemy_dialect(connection: Any) -> str:
+    # Sessions know their engine only when asked, connections have it.
+    bound = connection.get_bind() if hasattr(connection, "get_bind") else connection
+    name: str = bound.dialect.name
+    return name
+
+
+def _named(name: str) -> Dialect:
+    try:
+        return _DIALECTS[name]
+    except KeyError:
+        known = ", ".join(Dialect)
+        raise UnknownConnection(f"an outbox cannot be in a database of {name!r}; {known} can") from None
+
+
+def _check_in_transaction(connection: Any, libraries: frozenset[str]) -> None:
+    """A connection that commits every statement by itself would publish what may never happen."""
+    if "django" in libraries:
+        is_alone = connection.get_autocommit()  # false inside of atomic()
+    elif "asyncpg" in libraries:
+        is_alone = not connection.is_in_transaction()
+    elif "psycopg" in libraries:
+        is_alone = connection.autocommit and connection.info.transaction_status.name == "IDLE"
+    elif libraries & {"sqlite3", "aiosqlite"}:
+        is_alone = connection.isolation_level is None and not connection.in_transaction
+    else:
+        is_alone = False
+    if is_alone:
+        raise NoTransaction(
+            "no transaction is open on the connection, and it commits every statement by itself; begin one "
+            "around the change and the message"
+        )

@@ -1,0 +1,43 @@
+"""Errors of outbox and inbox. Every message is one sentence that says what to do.
+
+ConsistencyError
+├── BadMessage             what is to be published, or its id, cannot be
+├── UnknownConnection      no session or connection of a library that is known here
+├── NoTransaction          the connection commits every statement by itself
+├── DatabaseLost           the connection broke, or a statement failed: to be tried again on a new one
+├── BadDatabase            the URL, or what is there
+│   └── NoTables           'posthouse outbox init' was not run there
+└── LeaseLost              another relay has taken the shard
+"""
+
+
+class ConsistencyError(Exception):
+    """Base of all errors that this package raises on purpose."""
+
+
+class BadMessage(ConsistencyError):
+    pass
+
+
+class UnknownConnection(ConsistencyError):
+    pass
+
+
+class NoTransaction(ConsistencyError):
+    pass
+
+
+class DatabaseLost(ConsistencyError):
+    pass
+
+
+class BadDatabase(ConsistencyError):
+    pass
+
+
+class NoTables(BadDatabase):
+    pass
+
+
+class LeaseLost(ConsistencyError):
+    pass

@@ -1,0 +1,163 @@
+"""Posthouse as the place that messages go to: exactly once.
+
+A batch is one transaction, which the broker commits in one step with the number of the batch
+(`client.together`). A batch whose number was committed before is not written again, whatever has crashed in
+between, and whichever relay sends it: beginning fences relays that have begun before.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from posthouse.client.backoff import Backoff
+from posthouse.client.closable import Closable
+from posthouse.client.cluster import Cluster, TopicInfo
+from posthouse.client.errors import (
+    BadArgument,
+    BrokerUnreachable,
+    ClientError,
+    MessageTooLarge,
+    NotAllowed,
+    RequestRefused,
+    TopicNotFound,
+    TopicNotReady,
+)
+from posthouse.client.security import OPEN, Security
+from posthouse.client.together import commit_together, fence_sequence
+from posthouse.client.transactional_producer import TransactionalProducer
+from posthouse.consistency.message_ids import HEADER
+from posthouse.consistency.outbox_table import Batch, OutboxMessage
+from posthouse.model.errors import PosthouseError
+from posthouse.records.builder import BatchBuilder
+from posthouse.records.partitioner import partition_of
+
+_TRANSACTION_MS: Final = 60_000
+_TIMEOUT: Final = 30.0
+_PATIENCE: Final = 10.0
+"""Then the relay waits, and says why."""
+_BATCH_BYTES: Final = 512 * 1024
+_TOPIC_REFUSED: Final = 29
+_OF_MESSAGES: Final = frozenset({10, 17, 18, 29, 32, 44, 87})
+"""Codes of what is wrong with a message, or with its topic: too large, a name that cannot be, no permission,
+against the settings of the topic."""
+
+
+class LogTarget(Closable):
+    """Belongs to one thread."""
+
+    def __init__(self, bootstrap: str, *, security: Security = OPEN) -> None:
+        self._cluster = Cluster(bootstrap, timeout=_TIMEOUT, security=security)
+        self._producers: dict[str, TransactionalProducer] = {}
+        self._topics: dict[str, TopicInfo] = {}
+
+    def close(self) -> None:
+        for producer in self._producers.values():
+            producer.close()
+        self._producers.clear()
+        self._cluster.close()
+
+    def write(self, name: str, batch: Batch) -> None:
+        """The messages are in the log, once, when this returns. Raises ClientError: see is_about_messages."""
+        producer = self._producers.get(name) or TransactionalProducer(
+            self._cluster, f"{name}/0", transaction_timeout_ms=_TRANSACTION_MS, patience=_PATIENCE
+        )
+        self._producers[name] = producer
+        try:
+            member = producer.begin()
+            if (self._last_number(name) or 0) < batch.number:
+                self._send(producer, batch.messages)
+                commit_together(self._cluster, name, batch.number, [member], patience=_PATIENCE)
+        except ClientError:
+            self._give_up(name, producer)
+            raise
+
+    def refusal(self, name: str, message: OutboxMessage) -> str | None:
+        """Why the broker does not take the message: found out in a transaction that is aborted. Raises
+        ClientError for everything that is not about the message."""
+        producer = TransactionalProducer(
+            self._cluster, f"{name}/0", transaction_timeout_ms=_TRANSACTION_MS, patience=_PATIENCE
+        )
+        with producer:
+            producer.begin()
+            try:
+                self._send(producer, [message])
+            except ClientError as error:
+                if not is_about_messages(error):
+                    raise
+                return str(error)
+            finally:
+                producer.abort()
+        return None
+
+    def _last_number(self, name: str) -> int | None:
+        return fence_sequence(self._cluster, name, patience=_PATIENCE)
+
+    def _give_up(self, name: str, producer: TransactionalProducer) -> None:
+        # What is open is aborted when the name begins again: by this relay, or by the next one.
+        del self._producers[name]
+        producer.close()
+        self._cluster.close()
+        self._topics.clear()
+
+    def _send(self, producer: TransactionalProducer, messages: Iterable[OutboxMessage]) -> None:
+        open_batches: dict[tuple[str, int], BatchBuilder] = {}
+        now = time.time_ns() // 1_000_000
+        for message in messages:
+            info = self._topic(message.topic)
+            partition = _partition(message, info)
+            place = (info.name, partition)
+            builder = open_batches.get(place)
+            if builder is None:
+                builder = open_batches[place] = _builder(producer, info, partition)
+            try:
+                builder.add(message.key, message.value, _headers(message), now)
+            except PosthouseError as error:
+                raise BadArgument(f"the message cannot be sent: {error}") from None
+            if builder.size_estimate >= _BATCH_BYTES:
+                producer.send(info, partition, builder.build(), builder.count)
+                del open_batches[place]
+        for (topic, partition), builder in open_batches.items():
+            producer.send(self._topic(topic), partition, builder.build(), builder.count)
+        producer.flush()
+
+    def _topic(self, name: str) -> TopicInfo:
+        """The broker creates it if it is missing and its settings allow that."""
+        info = self._topics.get(name)
+        backoff = Backoff(_PATIENCE)
+        while info is None:
+            try:
+                info = self._topics[name] = self._cluster.topic(name, create=True)
+            except (BrokerUnreachable, TopicNotReady) as error:
+                self._cluster.close()
+                backoff.pause(error)
+        return info
+
+
+def is_about_messages(error: ClientError) -> bool:
+    """False if a retry may succeed, or nothing can be sent at all."""
+    if isinstance(error, BadArgument | TopicNotFound | MessageTooLarge):
+        return True
+    if isinstance(error, NotAllowed):
+        return error.code == _TOPIC_REFUSED
+    return isinstance(error, RequestRefused) and error.code in _OF_MESSAGES
+
+
+def _builder(producer: TransactionalProducer, info: TopicInfo, partition: int) -> BatchBuilder:
+    return BatchBuilder(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=producer.next_sequence(info, partition),
+        transactional=True,
+    )
+
+
+def _partition(message: OutboxMessage, info: TopicInfo) -> int:
+    """That of Kafka's own clients for the key."""
+    return (
+        message.row % info.partitions if message.key is None else partition_of(message.key, info.partitions)
+    )
+
+
+def _headers(message: OutboxMessage) -> list[tuple[str, bytes | None]]:
+    others = [(name, value) for name, value in message.headers if name != HEADER]
+    return [*others, (HEADER, message.id.encode())]

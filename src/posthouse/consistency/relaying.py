@@ -1,0 +1,73 @@
+"""A relay that runs until it is told to stop, over losses of the database and of the broker."""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from posthouse.client.errors import ClientError
+from posthouse.consistency.databases import Database
+from posthouse.consistency.errors import DatabaseLost
+from posthouse.consistency.outbox_table import OutboxTable
+from posthouse.consistency.relay import Counts, Relay, Target
+
+log = logging.getLogger(__name__)
+
+LEASE_SECONDS: Final = 30.0
+POLL_SECONDS: Final = 1.0
+"""Where the database does not tell of new messages, or that was lost."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 10.0
+
+
+class Relaying:
+    """Belongs to one thread; `stop` may be set by any."""
+
+    def __init__(
+        self,
+        open_database: Callable[[], Database],
+        target: Target,
+        owner: str,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        poll_seconds: float = POLL_SECONDS,
+    ) -> None:
+        self._open_database = open_database
+        self._target = target
+        self._owner = owner
+        self._lease_seconds = lease_seconds
+        self._poll_seconds = poll_seconds
+        self.counts = Counts()
+        self.stop = threading.Event()
+
+    def once(self) -> int:
+        """Send what is due; returns how many messages. Raises ClientError, BadDatabase and DatabaseLost."""
+        with self._open_database() as database:
+            return self._relay(database)[1].send_all()
+
+    def run(self) -> None:
+        """Until `stop`. Raises BadDatabase if there is no outbox at the first look."""
+        pause = _FIRST_PAUSE
+        while not self.stop.is_set():
+            sent_before = self.counts.batches
+            try:
+                with self._open_database() as database:
+                    self._run(database)
+            except (ClientError, DatabaseLost) as error:
+                if self.counts.batches > sent_before:
+                    pause = _FIRST_PAUSE
+                self.counts.errors += 1
+                log.warning("outbox: not possible now, trying again in %.1f s: %s", pause, error)
+                self.stop.wait(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _run(self, database: Database) -> None:
+        table, relay = self._relay(database)
+        while not self.stop.is_set():
+            relay.send_all()
+            due_in = table.due_in_ms()
+            database.wait(self._poll_seconds if due_in is None else min(self._poll_seconds, due_in / 1000))
+
+    def _relay(self, database: Database) -> tuple[OutboxTable, Relay]:
+        table = OutboxTable(database, self._owner, lease_seconds=self._lease_seconds)
+        return table, Relay(table, self._target, self.counts)
