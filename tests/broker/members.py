@@ -32,7 +32,13 @@ from posthouse.storage.spaces import OF_NAMESPACES, OF_TRANSACTIONS, Space
 FoundT = TypeVar("FoundT")
 
 
-_OF_GROUPS = {Space.OFFSETS: 20, Space.GROUPS: 0, Space.STREAMS_GROUPS: 0, Space.SHARE_GROUPS: 16}
+_OF_GROUPS = {
+    Space.OFFSETS: 20,
+    Space.GROUPS: 0,
+    Space.GROUP_MEMBERS: 0,
+    Space.STREAMS_GROUPS: 0,
+    Space.SHARE_GROUPS: 16,
+}
 """Where the name of the group begins in keys."""
 _OF_MEMBERS = (*_OF_GROUPS, Space.SHARE_PROGRESS, *OF_TRANSACTIONS, *OF_NAMESPACES)
 """State that any broker commits, if it holds the scope."""

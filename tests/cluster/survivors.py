@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pika
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka.errors import CommitFailedError, KafkaError
+from aiokafka.errors import KafkaError
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import KafkaError as ConfluentError
 from pika.adapters.blocking_connection import BlockingChannel
@@ -25,12 +25,6 @@ _COMMIT_EVERY = 20
 """Records. On a busy machine a consumer that commits each one is slower than the producer."""
 _OF_CONNECTIONS = {ConfluentError._TRANSPORT, ConfluentError._ALL_BROKERS_DOWN}
 """librdkafka's word that a connection broke, or could not be made. It makes another one by itself."""
-_OF_MEMBERSHIP = {
-    ConfluentError.ILLEGAL_GENERATION,
-    ConfluentError.UNKNOWN_MEMBER_ID,
-    ConfluentError.STALE_MEMBER_EPOCH,
-    ConfluentError.REBALANCE_IN_PROGRESS,
-}
 _FORCED = 320
 """AMQP's reply code of a broker that stops, or hands over a virtual host."""
 
@@ -43,8 +37,6 @@ class Survivor:
         self.read: list[int] = []
         self.errors: list[str] = []
         """What its application was told, and went on after: exceptions, and messages that are errors."""
-        self.refused_commits: list[str] = []
-        """Those of a member that had to join its group again. It reads again what it had not committed."""
         self.has_committed = False
         """Whether the last commit was accepted."""
         self.failure: BaseException | None = None
@@ -159,8 +151,7 @@ class Librdkafka(Survivor):
         try:
             consumer.commit(asynchronous=False)
         except KafkaException as error:
-            is_lost = error.args[0].code() in _OF_MEMBERSHIP
-            (self.refused_commits if is_lost else self.errors).append(str(error))
+            self.errors.append(str(error))
         else:
             self.has_committed = True
 
@@ -211,8 +202,6 @@ class Aiokafka(Survivor):
                     self.has_committed = False
                     await consumer.commit()
                     self.has_committed = True
-            except CommitFailedError as error:
-                self.refused_commits.append(repr(error))
             except KafkaError as error:
                 self.errors.append(repr(error))
         await consumer.stop()

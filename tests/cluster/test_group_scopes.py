@@ -91,13 +91,17 @@ def _value(message: Message) -> int:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_members_go_on_while_their_group_moves(url: str, made: list[Node], protocol: str) -> None:
-    """Every record is processed, and none is committed twice."""
+    """Every record is processed, and none is committed twice. Members keep their partitions, and no commit is
+    refused."""
     await asyncio.to_thread(_create, made, "t")
     seen: Counter[int] = Counter()
     again: list[int] = []
     lock, stop = threading.Lock(), threading.Event()
     done: dict[int, int] = {}
     """By partition: the offset that was committed."""
+    assigned: dict[Consumer, set[int]] = {}
+    revoked: list[object] = []
+    refused: list[KafkaException] = []
 
     def consume() -> None:
         settings: dict[str, Any] = {
@@ -109,7 +113,15 @@ async def test_members_go_on_while_their_group_moves(url: str, made: list[Node],
         if protocol == "classic":
             settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
         consumer = Consumer(_quiet(made, **settings))
-        consumer.subscribe(["t"])
+
+        def note(_: Consumer, partitions: list[TopicPartition]) -> None:
+            assigned[consumer] = assigned.get(consumer, set()) | {each.partition for each in partitions}
+
+        def note_loss(_: Consumer, partitions: list[TopicPartition]) -> None:
+            assigned[consumer] -= {each.partition for each in partitions}
+            revoked.append(partitions)
+
+        consumer.subscribe(["t"], on_assign=note, on_revoke=note_loss, on_lost=note_loss)
         while not stop.is_set():
             message = consumer.poll(0.2)
             if message is None or message.error():
@@ -119,8 +131,9 @@ async def test_members_go_on_while_their_group_moves(url: str, made: list[Node],
                 seen[_value(message)] += 1
             try:
                 consumer.commit(message=message, asynchronous=False)
-            except KafkaException:
-                continue  # the group moves: whoever has the partition next sees the record again
+            except KafkaException as error:
+                refused.append(error)
+                continue
             with lock:
                 if offset < done.get(partition, 0):
                     again.append(_value(message))
@@ -128,9 +141,14 @@ async def test_members_go_on_while_their_group_moves(url: str, made: list[Node],
         consumer.close()
 
     members = [asyncio.create_task(asyncio.to_thread(consume)) for _ in range(2)]
-    filling = _Filling(made, "t")
     try:
+        async with asyncio.timeout(_SECONDS):
+            while sorted(map(len, assigned.values())) != [_PARTITIONS // 2] * 2:
+                await asyncio.sleep(0.1)
+        revoked.clear()
+        filling = _Filling(made, "t")
         await moving(url, "g", made, 6)
+        assert not revoked
         await asyncio.to_thread(filling.finish)
         async with asyncio.timeout(_SECONDS):
             while len(seen) < _RECORDS:
@@ -138,7 +156,7 @@ async def test_members_go_on_while_their_group_moves(url: str, made: list[Node],
     finally:
         stop.set()
         await asyncio.gather(*members)
-    assert not again
+    assert not again and not refused
     assert set(seen) == set(range(_RECORDS))
 
 

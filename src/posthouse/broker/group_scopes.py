@@ -103,3 +103,8 @@ class GroupScopes:
             task.cancel()
         await asyncio.gather(*self._forgetting, return_exceptions=True)
         await self._subscriptions.close()
+        if self._storage.shared_state is not None:
+            try:
+                await self._groups.loading.leave_all()
+            except PosthouseError as error:
+                log.warning("members of the groups of this broker have to join again: %s", error)

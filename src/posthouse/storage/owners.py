@@ -89,4 +89,5 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.HALF_MESSAGES: _of_cluster,
     Space.SALVAGED: _first(_PARTITION_SIZE),
     Space.ACCESS_KEYS: _of_cluster,
+    Space.GROUP_MEMBERS: _whole,
 }

@@ -44,6 +44,8 @@ class Space(IntEnum):
     """Of users who sign their requests."""
     SALVAGED = 32
     """Where the batches begin that recovery has kept without a commit that proves them: by partition."""
+    GROUP_MEMBERS = 33
+    """Members of groups that move from one broker to another. The next one removes what it has read."""
 
 
 CLUSTER_WIDE = frozenset(
@@ -61,7 +63,14 @@ CLUSTER_WIDE = frozenset(
 """State that every broker of a cluster keeps in memory."""
 
 OF_GROUPS = frozenset(
-    {Space.OFFSETS, Space.GROUPS, Space.STREAMS_GROUPS, Space.SHARE_GROUPS, Space.SHARE_PROGRESS}
+    {
+        Space.OFFSETS,
+        Space.GROUPS,
+        Space.GROUP_MEMBERS,
+        Space.STREAMS_GROUPS,
+        Space.SHARE_GROUPS,
+        Space.SHARE_PROGRESS,
+    }
 )
 """State of the brokers that hold the scopes of the groups."""
 

@@ -5,8 +5,9 @@ from hypothesis import settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from posthouse.broker.groups.states import ClassicState
-from posthouse.model.errors import FencedInstance, RebalanceInProgress
+from posthouse.model.errors import FencedInstance, NotCoordinator, RebalanceInProgress
 from tests.broker.groups.classic_clients import Group, SimulatedMember
+from tests.broker.groups.group_moves import move_classic
 
 STEP = 0.5
 
@@ -74,6 +75,11 @@ class AnyGroup(RuleBasedStateMachine):
     def pass_time(self, seconds: float) -> None:
         self.group.pass_time(seconds)
 
+    @rule()
+    def move_to_another_broker(self) -> None:
+        if not move_classic(self.group):
+            self.generation = 0
+
     @invariant()
     def generations_only_grow(self) -> None:
         if hasattr(self, "group"):
@@ -105,7 +111,7 @@ def live(member: SimulatedMember) -> None:
     if member.waiting:
         return
     if member.joined is None:
-        if member.error is not None and not isinstance(member.error, RebalanceInProgress):
+        if member.error is not None and not isinstance(member.error, RebalanceInProgress | NotCoordinator):
             member.id = getattr(member.error, "member_id", None)
         if isinstance(member.error, FencedInstance):
             return

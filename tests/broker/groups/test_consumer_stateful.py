@@ -8,6 +8,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from posthouse.broker.groups.consumer import ConsumerState
 from tests.broker.groups.consumer_clients import SESSION, Group, SimulatedMember, settle, topic
+from tests.broker.groups.group_moves import move_consumer
 
 
 class AnyGroup(RuleBasedStateMachine):
@@ -66,6 +67,10 @@ class AnyGroup(RuleBasedStateMachine):
         for member in self.alive:
             if member.id not in inside:
                 member.owned = member.told = frozenset()
+
+    @rule()
+    def move_to_another_broker(self) -> None:
+        move_consumer(self.group)
 
     @invariant()
     def nothing_is_read_twice(self) -> None:

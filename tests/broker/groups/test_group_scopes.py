@@ -1,21 +1,32 @@
 """Groups of scopes that a broker takes and gives up: nothing is lost, and nothing is used afterwards."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 import pytest
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.groups import offset_reading
+from posthouse.broker.groups import handover, offset_reading
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.consumer_member import Beat
-from posthouse.broker.groups.membership import JoinRequest, MemberIdentity, OfferedProtocol
+from posthouse.broker.groups.membership import (
+    Joined,
+    JoinRequest,
+    MemberIdentity,
+    OfferedProtocol,
+    Synced,
+    SyncRequest,
+)
 from posthouse.broker.groups.offset_reading import OffsetReading
+from posthouse.broker.groups.states import ClassicState
 from posthouse.broker.topics import NewTopic
+from posthouse.model.clock import ManualClock
 from posthouse.model.errors import (
     CoordinatorLoading,
     GroupNotEmpty,
     NotCoordinator,
+    RebalanceInProgress,
     Unavailable,
     UnknownGroup,
     UnknownMember,
@@ -24,6 +35,8 @@ from posthouse.model.errors import (
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.scopes import COORDINATOR, scope_of_group
 from posthouse.model.topics import Topic
+from posthouse.settings import Settings
+from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 from tests.broker.members import Pair, pair, started
@@ -78,6 +91,12 @@ def join_request(member: MemberId | None = None) -> JoinRequest:
         session_seconds=10,
         rebalance_seconds=10,
     )
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.01)
 
 
 async def test_a_scope_moves_with_its_groups(brokers: Pair) -> None:
@@ -410,3 +429,203 @@ async def test_a_group_with_members_is_not_deleted(brokers: Pair) -> None:
     brokers.member.groups.beat(GROUP, Beat(member=MemberId("m"), epoch=0, topics=frozenset({"t"})))
     with pytest.raises(GroupNotEmpty):
         await brokers.member.groups.delete(GROUP)
+
+
+async def classic_member(broker: Broker, *, session_seconds: float = 10) -> Joined:
+    """The only member of the group, with its assignment."""
+    joined = await broker.groups.join(GROUP, replace(join_request(), session_seconds=session_seconds))
+    assert isinstance(joined, Joined)
+    synced = await broker.groups.sync(
+        GROUP,
+        SyncRequest(
+            identity=MemberIdentity(member=joined.member, generation=joined.generation),
+            assignments=((joined.member, b"all"),),
+        ),
+    )
+    assert isinstance(synced, Synced)
+    return joined
+
+
+async def commit_as(broker: Broker, identity: MemberIdentity, partition: PartitionId, offset: int) -> None:
+    offsets = [NewOffset(partition=partition, offset=offset)]
+    assert await broker.groups.offsets.commit(GROUP, identity, offsets) == [None]
+
+
+@pytest.fixture
+async def at_once() -> AsyncIterator[Pair]:
+    """As `brokers`, without the delay of a new group."""
+    async with pair(group_initial_rebalance_ms=0, group_min_session_ms=1) as made:
+        await made.coordinator.create_topics([NewTopic(name="t", partitions=2)])
+        async with started(made.member):
+            await made.scopes.take(made.member, SCOPE)
+            yield made
+
+
+async def test_members_of_a_classic_group_move_with_it(at_once: Pair) -> None:
+    """Heartbeats and commits of their generation succeed at the next broker: there is no rebalance."""
+    joined = await classic_member(at_once.member)
+    identity = MemberIdentity(member=joined.member, generation=joined.generation)
+    at_once.clock.advance(9)
+    await at_once.scopes.move(SCOPE, at_once.coordinator)
+    groups = at_once.coordinator.groups
+    at_once.clock.advance(9)
+    groups.heartbeat(GROUP, identity)
+    await commit_as(at_once.coordinator, identity, partition(at_once), 7)
+    [member] = groups.describe(GROUP).members
+    assert (member.id, member.assignment) == (joined.member, b"all")
+    assert groups.describe(GROUP).state is ClassicState.STABLE
+    with pytest.raises(NotCoordinator):
+        at_once.member.groups.heartbeat(GROUP, identity)
+    await at_once.scopes.move(SCOPE, at_once.member)
+    at_once.member.groups.heartbeat(GROUP, identity)
+
+
+async def test_members_of_a_kip_848_group_move_with_it(brokers: Pair) -> None:
+    me = MemberId("m")
+    answer = brokers.member.groups.beat(
+        GROUP, Beat(member=me, epoch=0, topics=frozenset({"t"}), rebalance_seconds=30)
+    )
+    assert answer.assignment is not None and len(answer.assignment) == 2
+    await brokers.scopes.move(SCOPE, brokers.coordinator)
+    identity = MemberIdentity(member=me, generation=answer.epoch)
+    await commit_as(brokers.coordinator, identity, partition(brokers), 7)
+    again = brokers.coordinator.groups.beat(
+        GROUP,
+        Beat(
+            member=me,
+            epoch=answer.epoch,
+            topics=frozenset({"t"}),
+            rebalance_seconds=30,
+            owned=answer.assignment,
+        ),
+    )
+    assert again == answer
+
+
+async def test_members_that_were_stored_are_removed_before_the_next_broker_serves(at_once: Pair) -> None:
+    joined = await classic_member(at_once.member)
+    await at_once.member.release_scope(SCOPE)
+    del at_once.scopes.holders[SCOPE]
+    assert list(at_once.storage._state[Space.GROUP_MEMBERS]) == [GROUP.encode()]
+    at_once.storage.may_commit.clear()
+    taking = asyncio.create_task(at_once.scopes.take(at_once.coordinator, SCOPE))
+    await until(lambda: bool(at_once.storage._waiting))
+    with pytest.raises(CoordinatorLoading):
+        at_once.coordinator.groups.describe(GROUP)
+    at_once.storage.may_commit.set()
+    await asyncio.wait_for(taking, 30)
+    assert not at_once.storage._state[Space.GROUP_MEMBERS]
+    assert [each.id for each in at_once.coordinator.groups.describe(GROUP).members] == [joined.member]
+
+
+async def test_a_member_that_does_not_come_to_the_next_broker_expires(at_once: Pair) -> None:
+    await classic_member(at_once.member, session_seconds=0.05)
+    await at_once.scopes.move(SCOPE, at_once.coordinator)
+    assert at_once.coordinator.groups.has_members(GROUP)
+    at_once.clock.advance(0.05)
+    await until(lambda: not at_once.coordinator.groups.has_members(GROUP))
+
+
+async def test_a_group_that_rebalances_moves_with_the_members_that_it_had(at_once: Pair) -> None:
+    joined = await classic_member(at_once.member)
+    second = at_once.member.groups.join(GROUP, join_request())
+    await at_once.scopes.move(SCOPE, at_once.coordinator)
+    assert isinstance(await second, NotCoordinator)
+    groups = at_once.coordinator.groups
+    identity = MemberIdentity(member=joined.member, generation=joined.generation)
+    await commit_as(at_once.coordinator, identity, partition(at_once), 7)
+    with pytest.raises(RebalanceInProgress):
+        groups.heartbeat(GROUP, identity)
+    again = await asyncio.wait_for(groups.join(GROUP, join_request(joined.member)), 30)
+    assert isinstance(again, Joined)
+    assert (again.member, again.generation) == (joined.member, joined.generation + 1)
+
+
+async def test_members_that_were_stored_long_ago_have_gone(at_once: Pair) -> None:
+    """Their sessions are over, whichever broker takes the scope then."""
+    await commit(at_once.member, partition(at_once), 7)
+    await classic_member(at_once.member)
+    await at_once.member.release_scope(SCOPE)
+    del at_once.scopes.holders[SCOPE]
+    at_once.clock.advance(10.1)
+    await at_once.scopes.take(at_once.coordinator, SCOPE)
+    assert not at_once.coordinator.groups.has_members(GROUP)
+    assert not at_once.storage._state[Space.GROUP_MEMBERS]
+    assert at_once.coordinator.groups._registry.empty_since(GROUP) == at_once.clock.now_ms()
+
+
+async def test_damaged_members_join_again(at_once: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    await classic_member(at_once.member)
+    await at_once.member.release_scope(SCOPE)
+    del at_once.scopes.holders[SCOPE]
+    at_once.storage._state[Space.GROUP_MEMBERS][GROUP.encode()] += b"?"
+    await at_once.scopes.take(at_once.coordinator, SCOPE)
+    assert "its members join again: a stored value is longer than its fields" in caplog.text
+    assert not at_once.coordinator.groups.has_members(GROUP)
+    assert isinstance(await at_once.coordinator.groups.join(GROUP, join_request()), Joined)
+
+
+async def test_groups_that_are_too_large_join_again(
+    at_once: Pair, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handover, "_MAX_BYTES", 50)
+    await classic_member(at_once.member)
+    await at_once.scopes.move(SCOPE, at_once.coordinator)
+    assert "its 1 members join again" in caplog.text
+    assert not at_once.coordinator.groups.has_members(GROUP)
+
+
+async def test_members_that_cannot_be_stored_are_forgotten_as_well(at_once: Pair) -> None:
+    """Otherwise they would be there when the scope comes back, after another broker has had other ones."""
+    await classic_member(at_once.member)
+    at_once.member_storage.may_commit.clear()
+    releasing = asyncio.create_task(at_once.member.release_scope(SCOPE))
+    await until(lambda: bool(at_once.member_storage._waiting))
+    [(_, stored)] = at_once.member_storage._waiting
+    stored.set_exception(Unavailable("the database is away"))
+    at_once.member_storage._waiting.clear()
+    with pytest.raises(Unavailable):
+        await releasing
+    at_once.member_storage.may_commit.set()
+    await at_once.member.take_scope(SCOPE)
+    assert not at_once.member.groups.has_members(GROUP)
+
+
+async def test_members_of_a_broker_that_stops_go_on_at_another_one() -> None:
+    async with pair(group_initial_rebalance_ms=0) as brokers:
+        async with started(brokers.member):
+            await brokers.scopes.take(brokers.member, SCOPE)
+            joined = await classic_member(brokers.member)
+            brokers.member.wake_readers()
+        del brokers.scopes.holders[SCOPE]
+        await brokers.scopes.take(brokers.coordinator, SCOPE)
+        identity = MemberIdentity(member=joined.member, generation=joined.generation)
+        brokers.coordinator.groups.heartbeat(GROUP, identity)
+
+
+async def test_a_broker_that_cannot_store_its_members_stops(caplog: pytest.LogCaptureFixture) -> None:
+    async with pair(group_initial_rebalance_ms=0) as brokers, started(brokers.member):
+        await brokers.scopes.take(brokers.member, SCOPE)
+        await classic_member(brokers.member)
+        await brokers.member_storage.barrier()
+        brokers.member_storage.may_commit.clear()
+        stopping = asyncio.create_task(brokers.member._group_scopes.stop())
+        await until(lambda: bool(brokers.member_storage._waiting))
+        _, stored = brokers.member_storage._waiting.popleft()
+        stored.set_exception(Unavailable("the lease is lost"))
+        await asyncio.wait_for(stopping, 30)
+        assert "have to join again: the lease is lost" in caplog.text
+        brokers.member_storage.may_commit.set()
+
+
+async def test_a_broker_that_is_alone_forgets_members_of_a_cluster() -> None:
+    """Of data that was exported."""
+    clock = ManualClock()
+    storage = MemoryStorage(clock)
+    storage._state[Space.GROUP_MEMBERS] = {GROUP.encode(): b"whatever"}
+    broker = Broker(storage, Settings(memory=True), clock)
+    await broker.start()
+    await broker.coordinate()
+    await storage.barrier()
+    assert not storage._state[Space.GROUP_MEMBERS] and not broker.groups.has_members(GROUP)
+    await broker.stop()

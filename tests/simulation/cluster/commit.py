@@ -24,7 +24,7 @@ from tests.simulation.cluster.tables import (
 _APPEND, _REFER, _TRIM = 0, 1, 2
 _REQUIRED, _TRANSACTIONAL, _CONTROL, _COMMITS, _FOLLOWS_FAILED, _HAS_REFERRAL = 1, 2, 4, 8, 16, 32
 _DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _OF_ANOTHER, _DELETED, _NOT_ADMITTED = range(9)
-_OF_ANY = frozenset({1, 5, 13, 14, 19, 11, 12, 27, 28, 29})
+_OF_ANY = frozenset({1, 5, 13, 14, 19, 33, 11, 12, 27, 28, 29})
 """Spaces of groups, and of namespaces without their names in the keys."""
 _OF_TRANSACTIONS = frozenset({2, 3, 7, 26})
 _OF_NAMESPACES = frozenset({8, 9, 10})

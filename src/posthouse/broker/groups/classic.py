@@ -352,6 +352,7 @@ class ClassicGroup:
         assert leader is not None
         member.seen(now)
         self._wake(member.expires_at)
+        member.knows_its_id = True
         member.answer_join(
             Joined(
                 member=member.id,

@@ -195,7 +195,14 @@ class ConsumerGroup:
         self._deleted = True
 
     def subscribed_topics(self) -> frozenset[TopicId]:
-        return frozenset(topic for resolved in self._resolved.values() for topic in resolved)
+        return frozenset(self.subscribed_sizes())
+
+    def subscribed_sizes(self) -> dict[TopicId, int]:
+        """Numbers of partitions, as the group has seen them last."""
+        sizes: dict[TopicId, int] = {}
+        for resolved in self._resolved.values():
+            sizes |= resolved
+        return sizes
 
     def get(self, member_id: MemberId | None) -> ConsumerMember | None:
         return self._members.get(member_id) if member_id is not None else None
@@ -328,9 +335,6 @@ class ConsumerGroup:
             self._resolved[changed.id] = topics.resolved(changed.topics, changed.pattern)
 
     def _assign(self) -> None:
-        sizes: dict[TopicId, int] = {}
-        for resolved in self._resolved.values():
-            sizes |= resolved
         subscribers = {
             member.id: Subscriber(
                 topics=frozenset(self._resolved[member.id]),
@@ -339,7 +343,7 @@ class ConsumerGroup:
             )
             for member in self
         }
-        self.target = ASSIGNORS[self.assignor](subscribers, sizes)
+        self.target = ASSIGNORS[self.assignor](subscribers, self.subscribed_sizes())
         self.target_epoch = self.epoch
 
     def _reconcile(self, member: ConsumerMember, owned: frozenset[PartitionId] | None, now: float) -> None:

@@ -23,6 +23,7 @@ from posthouse.broker.groups.descriptions import (
     listed,
 )
 from posthouse.broker.groups.guests import Guests
+from posthouse.broker.groups.handover import GroupHandover
 from posthouse.broker.groups.loading import GroupLoading
 from posthouse.broker.groups.membership import (
     NO_GENERATION,
@@ -100,7 +101,8 @@ class Groups:
         self._topics = topics
         self.metadata = metadata
         self._rules = GroupRules(settings, configs, metadata, _new_member_id)
-        self.loading = GroupLoading(storage, self._registry, self.offsets, self._rules, held)
+        handover = GroupHandover(storage, self._registry, self._rules, clock, self._topics_now)
+        self.loading = GroupLoading(storage, self._registry, self.offsets, self._rules, held, handover)
         self._view: TopicView | None = None
         self._closed = storage.shared_state is None
         """In a broker that is alone until all groups are loaded, and in every broker while it stops."""
@@ -373,6 +375,10 @@ class Groups:
 
         try:
             self._check_usable(group_id)
+        except PosthouseError as error:
+            reply(error)
+            return answered
+        try:
             start(reply)
         except PosthouseError as error:
             reply(error)

@@ -5,8 +5,9 @@ Storage keeps the last in `Space.GROUPS`, so that a restart does not prolong the
     key    group in UTF-8
     value  version u8 = 1 | empty since, in ms i64, big-endian
 
-A group without an entry had members when the broker last ran. Members are not stored: after a restart they
-are unknown, join again, and continue from their committed offsets.
+A group without an entry had members when the broker last ran. Members are stored only while their group
+moves to another broker (`handover`): after a restart they are unknown, join again, and continue from their
+committed offsets.
 """
 
 import asyncio
@@ -73,12 +74,12 @@ class Registry:
     def put(self, group_id: GroupId, group: Group) -> None:
         """Set or replace the group."""
         if isinstance(self._groups.get(group_id), StreamsGroup):
-            self._store([group_id], [drop_topology(group_id)])
+            self.store_soon([group_id], [drop_topology(group_id)])
         self._groups[group_id] = group
 
     def keep_topology(self, group_id: GroupId, group: StreamsGroup) -> None:
         if group.topology is not None:
-            self._store([group_id], [put_topology(group_id, group.topology)])
+            self.store_soon([group_id], [put_topology(group_id, group.topology)])
 
     def forget(self, group_id: GroupId) -> list[Put]:
         """Remove the group at once; returns the operations that make it durable."""
@@ -105,7 +106,7 @@ class Registry:
                 self._note_empty([group_id])
             else:
                 del self._empty_since[group_id]
-                self._store([group_id], [Put(Space.GROUPS, group_id.encode(), None)])
+                self.store_soon([group_id], [Put(Space.GROUPS, group_id.encode(), None)])
 
     def close(self) -> None:
         self._alarms.close()
@@ -113,9 +114,11 @@ class Registry:
             group.close(GroupsClosed("the broker is stopping"))
 
     def dismiss(self, is_moving: Callable[[GroupId], bool]) -> None:
-        """Another broker is about to coordinate these groups: answer their waiting members."""
+        """Another broker is about to coordinate these groups: answer their waiting members. What is known of
+        the members is for that broker, so none of them expires here."""
         for group_id, group in self._groups.items():
             if is_moving(group_id):
+                self._alarms.drop(group_id)
                 group.close(NotCoordinator(f"the group {group_id!r} moves to another broker"))
 
     def unload(self, groups: Sequence[GroupId]) -> None:
@@ -138,11 +141,11 @@ class Registry:
         now = self._clock.now_ms()
         value = _VALUE.pack(_VERSION, now)
         self._empty_since |= dict.fromkeys(group_ids, now)
-        self._store(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
+        self.store_soon(group_ids, [Put(Space.GROUPS, each.encode(), value) for each in group_ids])
 
-    def _store(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
-        """Store without making a request wait. If this is lost, offsets live longer than needed, or a streams
-        group without members is taken for a classic one."""
+    def store_soon(self, group_ids: Sequence[GroupId], puts: list[Put]) -> None:
+        """Store without making a request wait. If this is lost, offsets live longer than needed, a streams
+        group without members is taken for a classic one, or members stay stored that no broker asks for."""
         if not puts:
             return
         try:

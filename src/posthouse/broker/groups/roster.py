@@ -25,6 +25,7 @@ class Member:
         "id",
         "instance",
         "join_reply",
+        "knows_its_id",
         "protocols",
         "rebalance_seconds",
         "session_seconds",
@@ -35,6 +36,8 @@ class Member:
         self.id = member_id
         self.instance = request.instance
         self.client = request.client
+        self.knows_its_id = request.member is not None
+        """Otherwise it is told with the answer to its first join."""
         self.assignment = b""
         self.join_reply: Reply[Joined] | None = None
         self.sync_reply: Reply[Synced] | None = None

@@ -70,7 +70,7 @@ DECLARE
     -- Numbers of the scopes of namespaces that are named.
     named smallint[] := ARRAY(SELECT substr(name, 12)::smallint FROM unnest(p_scopes) AS name
                                WHERE name LIKE 'namespaces/%');
-    allowed smallint[] := '{1, 5, 13, 14, 19, 11, 12, 27, 28, 29}';
+    allowed smallint[] := '{1, 5, 13, 14, 19, 33, 11, 12, 27, 28, 29}';
     known bigint;
     open_slot smallint;
     data bigint;
@@ -114,9 +114,9 @@ DECLARE
     refs bytea;
 BEGIN
     PERFORM check_lease(p_holder, p_epoch, p_scopes);
-    -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS; of transactions:
-    -- TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES, and others whose
-    -- keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
+    -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS, GROUP_MEMBERS; of
+    -- transactions: TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES, and
+    -- others whose keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
     IF NOT coordinates AND NOT s_space <@ allowed THEN
         IF transacts THEN
             allowed := allowed || '{2, 3, 7, 26}';
