@@ -1,5 +1,6 @@
 """Where topics are: all queues of every topic are here, at the address that the client has used."""
 
+import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -31,8 +32,10 @@ _TYPES: Final = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, Messag
 """A topic takes messages with priorities, too, which is not said to all: clients in Java up to 5.1.0 fail on
 a type that they do not know, and producers are told not to check types."""
 _WITH_PRIORITY: Final = (*_TYPES, MessageType.PRIORITY)
-_CHECKS_UNTIL_TOLD: Final = "PYTHON"
-"""The language of a client that may send before it has read that it is not to check types."""
+_PYTHON: Final = "PYTHON"
+"""The language of a client that may send before it has read that it is not to check types. Outside of its
+main thread it fails on a route that comes before it waits for it (rocketmq-python-client 5.1)."""
+_PYTHON_SECONDS: Final = 0.05
 _ANY_QUEUE: Final = -1
 
 
@@ -42,11 +45,28 @@ def query_route(
     """A topic that does not exist is created, as for Kafka's clients that ask for its metadata."""
     name = name_of(request.topic)
     permission = _permission(rpc, name)
+    if rpc.session.software.name == _PYTHON:
+        return _answer_later(rpc, request, answer, name, permission)
     topic = rpc.server.topics.find_settled(name)
     if topic is None:
         return _create(rpc, request, answer, name, permission)
     _answer_route(rpc, request, answer, topic, permission)
     return None
+
+
+async def _answer_later(
+    rpc: Rpc,
+    request: QueryRouteRequest,
+    answer: Answer[QueryRouteResponse],
+    name: str,
+    permission: Permission,
+) -> None:
+    await asyncio.sleep(_PYTHON_SECONDS)
+    topic = rpc.server.topics.find_settled(name)
+    if topic is None:
+        await _create(rpc, request, answer, name, permission)
+    else:
+        _answer_route(rpc, request, answer, topic, permission, _WITH_PRIORITY)
 
 
 def _permission(rpc: Rpc, name: str) -> Permission:
@@ -71,7 +91,8 @@ async def _create(
             raise UnknownTopic(f"there is no topic {name!r}, and no permission to create it")
 
     topic = await rpc.server.topics.obtain(name, DEFAULT_QUEUES, check)
-    _answer_route(rpc, request, answer, topic, permission)
+    types = _WITH_PRIORITY if rpc.session.software.name == _PYTHON else _TYPES
+    _answer_route(rpc, request, answer, topic, permission, types)
 
 
 def _answer_route(
@@ -80,8 +101,8 @@ def _answer_route(
     answer: Answer[QueryRouteResponse],
     topic: Topic,
     permission: Permission,
+    types: tuple[MessageType, ...] = _TYPES,
 ) -> None:
-    types = _WITH_PRIORITY if rpc.session.software.name == _CHECKS_UNTIL_TOLD else _TYPES
     queues = tuple(
         _queue(rpc, request.topic, request.endpoints, partition, permission, types)
         for partition in range(topic.partitions)
