@@ -11,12 +11,16 @@ from posthouse.protocols.kafka.codec.generated.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from posthouse.protocols.kafka.codec.generated.fetch import FetchResponse
 from posthouse.protocols.kafka.codec.generated.metadata import MetadataRequest, MetadataResponse
+from posthouse.protocols.kafka.codec.primitives import Buffer
+from posthouse.records.batch import iter_headers
+from posthouse.records.record import iter_records
 from tests.cluster.coordinator_app import WITH_ANOTHER, coordinator_app
 from tests.cluster.cuttable import cuttable
 from tests.cluster.nodes import coordinates, is_closed, node, until
 from tests.protocols.kafka.handlers.group_wire import join_request
-from tests.protocols.kafka.wire import Wire
+from tests.protocols.kafka.wire import Wire, fetch_request
 
 
 async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> None:
@@ -49,6 +53,50 @@ async def test_a_producer_goes_on_with_the_broker_that_took_over(url: str) -> No
             way.mend()
             await first.stop()
             await second.stop()
+
+
+async def test_a_producer_that_begins_while_the_broker_is_cut_off_keeps_its_order(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cuttable(url) as (way, address):
+        alone = node(address, "a")
+        await alone.start()
+        try:
+            async with Wire(str(alone.listeners["kafka"])) as wire:
+                topic = await wire.create_topic("t", 2)
+            producer = Producer(
+                {
+                    "bootstrap.servers": str(alone.listeners["kafka"]),
+                    "enable.idempotence": True,
+                    "batch.num.messages": 1,
+                    "linger.ms": 0,
+                    "message.timeout.ms": 60_000,
+                }
+            )
+            producer.produce("t", b"x", partition=0)  # it gets a producer id, and looks for the topic
+            assert await asyncio.to_thread(producer.flush, 30) == 0
+            way.cut()
+            lease = alone.parts.life.lease
+            assert lease is not None
+            await until(lambda: lease.is_cut_off and not lease.is_valid, 30)
+            values = [b"%d" % number for number in range(20)]
+            for value in values:
+                producer.produce("t", value, partition=1)
+            await until(lambda: "the first batch of a producer is refused" in caplog.text, 30)
+            way.mend()
+            assert await asyncio.to_thread(producer.flush, 60) == 0
+            async with Wire(str(alone.listeners["kafka"])) as wire:
+                fetched = await wire.ask(fetch_request((topic, 1, 0)), FetchResponse)
+                assert _values(fetched.responses[0].partitions[0].records) == values
+        finally:
+            way.mend()
+            await alone.stop()
+
+
+def _values(stored: Buffer | None) -> list[bytes | None]:
+    assert stored is not None
+    batches = [memoryview(stored)[pos : pos + header.length] for pos, header in iter_headers(stored)]
+    return [record.value for each in batches for record in iter_records(each)]
 
 
 @pytest.mark.parametrize("asked", [MetadataRequest(), DescribeClusterRequest()])

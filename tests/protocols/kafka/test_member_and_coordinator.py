@@ -1,5 +1,6 @@
 """A member beside the coordinator, on one log: each serves what the other one has written."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -39,7 +40,7 @@ from posthouse.storage.spaces import Space
 from tests.broker.members import MemberStorage
 from tests.protocols.kafka.members import coordinator_and_member
 from tests.protocols.kafka.transactional_wire import TransactionalWire
-from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
+from tests.protocols.kafka.wire import Wire, batch, batch_of, fetch_request, produce_request
 
 Apps = tuple[App, App, MemberStorage]
 
@@ -70,6 +71,13 @@ async def _end(wire: Wire, name: str = "t") -> ListOffsetsPartitionResponse:
         ListOffsetsRequest(topics=[ListOffsetsTopic(name=name, partitions=[partition])]), ListOffsetsResponse
     )
     return response.topics[0].partitions[0]
+
+
+def _produced(answer: object) -> tuple[int, int]:
+    """Error and offset."""
+    assert isinstance(answer, ProduceResponse)
+    [partition] = answer.responses[0].partition_responses
+    return partition.error_code, partition.base_offset
 
 
 async def _described(wire: Wire, *, create: bool, name: str = "t") -> MetadataResponseTopic:
@@ -117,6 +125,28 @@ async def test_batches_for_a_topic_that_the_member_looks_for_stay_in_order(there
         response = await wire.receive(each)
         assert isinstance(response, ProduceResponse)
         assert response.responses[0].partition_responses[0].base_offset == number
+
+
+async def test_no_batch_is_taken_without_the_first_one_of_its_producer(
+    apps: Apps, there: Wire, wire: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is away while the member looks for the topic of the first batch, and then is back."""
+    _, member, storage = apps
+    topic = await there.create_topic("t")
+    refresh = storage.refresh_definitions
+
+    async def fail_once() -> None:
+        monkeypatch.setattr(storage, "refresh_definitions", refresh)
+        raise StorageFenced("the database is away")
+
+    monkeypatch.setattr(storage, "refresh_definitions", fail_once)
+    pipelined = [produce_request(topic, batch_of(7, sequence)) for sequence in range(3)]
+    for request in pipelined:
+        wire.send(request)
+    assert await asyncio.wait_for(wire.reader.read(1), 30) == b""
+    async with Wire(str(member.listeners["kafka"])) as again:
+        answers = [await again.receive(each) for each in [again.send(request) for request in pipelined]]
+    assert [_produced(each) for each in answers] == [(0, offset) for offset in range(3)]
 
 
 async def test_topics_that_no_broker_knows(apps: Apps, wire: Wire) -> None:

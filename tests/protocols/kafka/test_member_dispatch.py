@@ -91,7 +91,7 @@ from posthouse.storage.operations import Append, Operation
 from tests.broker.members import CoordinatorStorage, MemberStorage
 from tests.protocols.kafka.members import COORDINATOR, OTHER, OWN, VIEW, HeldRelay, Standing, member
 from tests.protocols.kafka.test_login import PASSWORD, log_in
-from tests.protocols.kafka.wire import Wire, batch, fetch_request, produce_request
+from tests.protocols.kafka.wire import Wire, batch, batch_of, fetch_request, produce_request
 from tests.wire.kafka import PendingRequest, RequestEncoder
 
 
@@ -682,3 +682,23 @@ async def test_a_member_that_is_cut_off_reads_and_relays(relay: HeldRelay) -> No
         assert isinstance(answer, InitProducerIdResponse) and answer.producer_id == 5
         standing.is_cut_off = False
         assert (await wire.produce(topic.id, batch(b"x"))).error_code == 0
+
+
+async def test_a_member_that_is_cut_off_does_not_answer_the_first_batch_of_a_producer(
+    relay: HeldRelay,
+) -> None:
+    """It may serve again when the second one arrives, which it would take without the first."""
+    standing = Standing()
+    async with member(relay, standing) as app, Wire(_address(app)) as wire:
+        topic = await _topic(app)
+        assert (await wire.produce(topic.id, batch_of(7))).error_code == 0
+        standing.is_cut_off = True
+        for refused in (batch_of(7, 1), batch_of(-1, 0)):
+            answer = await wire.produce(topic.id, refused)
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        wire.send(produce_request(topic.id, batch_of(8)))
+        assert await _is_closed(wire)
+        standing.is_cut_off = False
+        async with Wire(_address(app)) as again:
+            for sequence in range(2):
+                assert (await again.produce(topic.id, batch_of(8, sequence))).error_code == 0

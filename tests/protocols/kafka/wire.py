@@ -46,6 +46,13 @@ def batch(*values: bytes | None, codec: Codec = Codec.NONE, timestamp: int = 1_7
     return builder.build()
 
 
+def batch_of(producer_id: int, sequence: int = 0, *, epoch: int = 0) -> bytearray:
+    """One record of a producer."""
+    builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    builder.add(None, b"value", timestamp=1_700_000_000_000)
+    return builder.build()
+
+
 def kio_module(name: str) -> Any:
     """A module of kio's schemas. Not typed: kio has a type for each width of integer."""
     return import_module(f"kio.schema.{name}")

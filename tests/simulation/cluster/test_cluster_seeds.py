@@ -13,8 +13,8 @@ from tests.simulation.cluster.cluster_scenario import run
 ROOT = Path(__file__).parents[3]
 ENOUGH = 100
 """Seeds within which a missing safeguard must show."""
-
-
+FOUND_FAULTS = (5749,)
+"""A batch was stored without the first one of its producer, which repeated that forever."""
 SLOW = "early-service"
 """A control that takes minutes: its database is slow."""
 
@@ -36,6 +36,12 @@ def test_eight_seeds_keep_every_promise() -> None:
     done = simulate("--seeds", "8", "--seed", "1", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 seeds with anomalies" in done.stdout
+
+
+@pytest.mark.parametrize("seed", FOUND_FAULTS)
+def test_a_seed_that_found_a_fault_keeps_every_promise(seed: int) -> None:
+    done = simulate("--replay", str(seed))
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_a_seed_happens_again_exactly_as_before() -> None:

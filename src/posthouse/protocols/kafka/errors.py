@@ -216,7 +216,8 @@ class ProtocolViolation(Exception):
 
 
 class CloseWithoutResponse(ProtocolViolation):
-    """A request without a response (acks 0) failed: closing the connection tells the client."""
+    """A request failed, and closing the connection tells the client: it expects no response (acks 0), or
+    later requests on the connection must not take effect without this one."""
 
 
 class NeedsHolder(Exception):

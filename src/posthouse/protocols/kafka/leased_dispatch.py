@@ -269,7 +269,8 @@ def coordinator_tables(served: Served) -> ServedTables:
 
 
 def _refusing(handler: Handler[Any]) -> Handler[Any]:
-    """Clients look for another broker after these codes, and try again."""
+    """Clients look for another broker after these codes, and try again. So they do after their connection is
+    closed, which answers the first batch of a producer: the next request may be served again."""
     code = ErrorCode.NOT_CONTROLLER
     if handler.key == produce.HANDLER.key:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -277,6 +278,8 @@ def _refusing(handler: Handler[Any]) -> Handler[Any]:
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     def refuse(context: Context, request: Message) -> Message:
+        if isinstance(request, ProduceRequest):
+            produce.check_begins_no_sequence(request, _REASON)
         raise Refused(code, _REASON)
 
     return replace(handler, handle=refuse, is_refusing=True)

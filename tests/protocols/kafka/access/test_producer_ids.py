@@ -13,10 +13,9 @@ from posthouse.protocols.kafka.codec.generated.init_producer_id import (
     InitProducerIdResponse,
 )
 from posthouse.protocols.kafka.errors import ErrorCode
-from posthouse.records.builder import BatchBuilder
 from posthouse.testing import AsyncBroker
 from tests.protocols.kafka.access.scene import connected, permit, secured
-from tests.protocols.kafka.wire import Wire
+from tests.protocols.kafka.wire import Wire, batch_of
 
 TAKEN, FOREIGN = ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
@@ -28,12 +27,6 @@ async def new_producer(wire: Wire) -> int:
     answer = await wire.ask(request, InitProducerIdResponse)
     assert (answer.error_code, answer.producer_epoch) == (0, 0)
     return answer.producer_id
-
-
-def batch_of(producer_id: int, sequence: int = 0, *, epoch: int = 0) -> bytearray:
-    builder = BatchBuilder(producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
-    builder.add(None, b"value", timestamp=1_700_000_000_000)
-    return builder.build()
 
 
 async def prepared(broker: AsyncBroker) -> None:

@@ -15,6 +15,7 @@ from posthouse.model.errors import (
     Malformed,
     MissingKeys,
     PosthouseError,
+    Unavailable,
     UnknownTopic,
 )
 from posthouse.model.ids import TopicId
@@ -35,7 +36,9 @@ from posthouse.protocols.kafka.permissions import forbidden, require_on_transact
 from posthouse.protocols.kafka.unknown_topics import look_for_topic
 from posthouse.records.batch import (
     ATTRIBUTES_AT,
+    BASE_SEQUENCE_AT,
     CODEC_MASK,
+    COUNT_AT,
     HEADER_SIZE,
     PRODUCER_EPOCH_AT,
     PRODUCER_ID_AT,
@@ -119,13 +122,42 @@ async def _look_and_handle(
     context: Context, request: ProduceRequest, data: TopicProduceData, by_id: bool
 ) -> Message | None:
     """Another broker may have created the topic."""
-    await look_for_topic(context, data.name, TopicId(data.topic_id) if by_id else None)
+    try:
+        await look_for_topic(context, data.name, TopicId(data.topic_id) if by_id else None)
+    except Unavailable as error:
+        check_begins_no_sequence(request, str(error))
+        raise
     answer = handle(context, request, has_looked=True)
     if not isinstance(answer, Deferred):
         assert not isinstance(answer, Coroutine)
         return answer
     # The connection may end meanwhile, and the commit goes on.
     return answer.finish(await undisturbed(answer.future))
+
+
+def check_begins_no_sequence(request: ProduceRequest, reason: str) -> None:
+    """Call before a request is refused that storage has not seen and that clients repeat. Raises
+    CloseWithoutResponse if it has the first batch of a producer.
+
+    A log that does not know a producer accepts any sequence. The second batch, which may be in flight on this
+    connection, would be stored without the first, and the first would be out of order forever. After the
+    connection is closed, clients repeat all unanswered batches in order. Storage itself remembers the first
+    batches that it could not write.
+    """
+    for data in request.topic_data:
+        for partition in data.partition_data:
+            if _begins_sequence(partition.records):
+                raise CloseWithoutResponse(
+                    f"the first batch of a producer is refused, and later ones must not precede it: {reason}"
+                )
+
+
+def _begins_sequence(records: bytes | bytearray | memoryview | None) -> bool:
+    """Whether it is the first batch of an idempotent producer. Without a producer id, some clients send the
+    sequence 0, too."""
+    if records is None or len(records) < HEADER_SIZE or records[PRODUCER_ID_AT] >= _NEGATIVE:
+        return False
+    return int.from_bytes(records[BASE_SEQUENCE_AT:COUNT_AT], "big") == 0
 
 
 def _check(context: Context, request: ProduceRequest) -> None:
