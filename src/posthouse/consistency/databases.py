@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from posthouse.client.closable import Closable
 from posthouse.consistency.connections import Outcome
 from posthouse.consistency.dialects import CHANNEL, Dialect
-from posthouse.consistency.errors import BadDatabase, DatabaseLost, NoTables
+from posthouse.consistency.errors import BadDatabase, DatabaseLost, NoTables, Unreachable
 from posthouse.consistency.statements import Statement
 
 _EXAMPLES: Final = "postgresql://USER@HOST/NAME, mysql://USER@HOST/NAME, or sqlite:////PATH"
@@ -65,9 +65,10 @@ class Database(Closable):
                 ) from None
             raise DatabaseLost(f"the database did not do it: {str(error).strip()}") from error
 
-    def wait(self, seconds: float) -> None:
-        """Until something may have been published, or for so long."""
+    def wait(self, seconds: float) -> bool:
+        """Until something has been published, or for so long: then it is False."""
         time.sleep(seconds)
+        return False
 
     @property
     @abstractmethod
@@ -96,12 +97,12 @@ class _Postgres(Database):
     def _is_about_tables(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == "42P01"
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         # What was notified between two calls is kept by the connection, and ends the next one at once.
         with self._told():
-            for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                pass
+            told = list(self._connection.notifies(timeout=seconds, stop_after=1))
             self._connection.commit()
+        return bool(told)
 
     def listen(self) -> None:
         self._connection.execute(f"LISTEN {CHANNEL}")
@@ -141,7 +142,7 @@ class _Sqlite(Database):
 
 
 def open_database(url: str) -> Database:
-    """Raises BadDatabase."""
+    """Raises BadDatabase and Unreachable."""
     scheme = urlsplit(url).scheme.partition("+")[0]  # as SQLAlchemy writes it, with the name of a library
     rest = url.partition(":")[2]
     if scheme in ("postgresql", "postgres"):
@@ -161,8 +162,10 @@ def _postgres(url: str) -> Database:
     try:
         made = _Postgres(psycopg.connect(url, connect_timeout=_CONNECT_SECONDS))
         made.listen()
+    except psycopg.ProgrammingError as error:
+        raise BadDatabase(f"the URL of the database cannot be read: {str(error).strip()}") from None
     except psycopg.Error as error:
-        raise BadDatabase(f"the database cannot be reached: {error}") from None
+        raise Unreachable(f"the database cannot be reached: {str(error).strip()}") from None
     return made
 
 
@@ -186,7 +189,7 @@ def _mariadb(url: str) -> Database:
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except pymysql.Error as error:
-        raise BadDatabase(f"the database cannot be reached: {error}") from None
+        raise Unreachable(f"the database cannot be reached: {error}") from None
     return _MariaDb(connection)
 
 

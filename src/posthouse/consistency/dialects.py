@@ -14,6 +14,7 @@
         batch                 the number of the last batch
         rows_sent             the ids of its messages (JSON); they are deleted when the broker has them
         owner, lease_until    the relay that sends the messages of the shard
+        stopped               why no relay sends them: the broker has batches that are not known here
     posthouse_inbox           messages that a consumer has had
         consumer, message_id, received_at
     posthouse_inbox_version   the last version of an entity that a consumer has had
@@ -47,6 +48,8 @@ class _Types:
     text: str
     json: str
     now_ms: str
+    name: str
+    """Of a new outbox: drawn when the statement runs."""
 
 
 _TYPES: Final = {
@@ -56,6 +59,7 @@ _TYPES: Final = {
         text="text",
         json="text",
         now_ms="(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+        name="'outbox-' || replace(gen_random_uuid()::text, '-', '')",
     ),
     Dialect.MARIADB: _Types(
         id="bigint AUTO_INCREMENT PRIMARY KEY",
@@ -63,6 +67,7 @@ _TYPES: Final = {
         text="text",
         json="longtext",
         now_ms="CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
+        name="concat('outbox-', replace(uuid(), '-', ''))",
     ),
     Dialect.SQLITE: _Types(
         id="integer PRIMARY KEY AUTOINCREMENT",
@@ -70,6 +75,7 @@ _TYPES: Final = {
         text="text",
         json="text",
         now_ms="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+        name="'outbox-' || lower(hex(randomblob(16)))",
     ),
 }
 _OUTBOX: Final = """
@@ -92,7 +98,8 @@ CREATE TABLE posthouse_outbox_shard (
     batch bigint NOT NULL,
     rows_sent {json} NOT NULL,
     owner varchar(200),
-    lease_until bigint NOT NULL
+    lease_until bigint NOT NULL,
+    stopped {text}
 )"""
 _INBOX: Final = """
 CREATE TABLE posthouse_inbox (
@@ -128,14 +135,17 @@ def now_ms(dialect: Dialect) -> str:
     return _TYPES[dialect].now_ms
 
 
-def tables_of_outbox(dialect: Dialect, name: str) -> list[str]:
-    """The statements that create them. `name` is that of the outbox: new, and never used again."""
+def tables_of_outbox(dialect: Dialect) -> list[str]:
+    """The statements that create them. Wherever they run the outbox gets a name of its own."""
     texts = [_filled(_OUTBOX, dialect), _filled(_SHARDS, dialect), _WAITING]
     if dialect is Dialect.POSTGRESQL:
         texts += _NOTIFYING
-    rows = ", ".join(f"({shard}, '{name}', 0, '[]', 0)" for shard in range(SHARDS))
+    columns = "INSERT INTO posthouse_outbox_shard (shard, name, batch, rows_sent, lease_until)"
+    others = " UNION ALL ".join(f"SELECT {shard} AS shard" for shard in range(1, SHARDS))
+    texts.append(f"{columns} VALUES (0, {_TYPES[dialect].name}, 0, '[]', 0)")
     texts.append(
-        f"INSERT INTO posthouse_outbox_shard (shard, name, batch, rows_sent, lease_until) VALUES {rows}"
+        f"{columns} SELECT others.shard, first.name, 0, '[]', 0 FROM posthouse_outbox_shard first "
+        f"CROSS JOIN ({others}) others WHERE first.shard = 0"
     )
     return [text.strip() for text in texts]
 
