@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from posthouse.client.closable import Closable
 from posthouse.consistency.connections import Outcome
@@ -16,6 +16,8 @@ from posthouse.consistency.statements import Statement
 
 _EXAMPLES: Final = "postgresql://USER@HOST/NAME, mysql://USER@HOST/NAME, or sqlite:////PATH"
 _MARIADB_PORT: Final = 3306
+_MARIADB_TEXTS: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket"})
+_MARIADB_SWITCHES: Final = frozenset({"ssl_verify_cert", "ssl_verify_identity"})
 _CONNECT_SECONDS: Final = 10
 _LOCKED_SECONDS: Final = 30
 """For another writer of an SQLite database."""
@@ -174,23 +176,38 @@ def _mariadb(url: str) -> Database:
         import pymysql
     except ImportError:
         raise _missing("pymysql", "mariadb") from None
-    parts = urlsplit(url)
+    options = _mariadb_options(url)
     try:
-        connection = pymysql.connect(
-            host=parts.hostname or "127.0.0.1",
-            port=parts.port or _MARIADB_PORT,
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
-            database=parts.path.lstrip("/"),
-            charset="utf8mb4",
-            connect_timeout=_CONNECT_SECONDS,
-        )
+        connection = pymysql.connect(**options, charset="utf8mb4", connect_timeout=_CONNECT_SECONDS)
         # Otherwise it would not see what others have committed while it waited for a lock.
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except pymysql.Error as error:
         raise Unreachable(f"the database cannot be reached: {error}") from None
     return _MariaDb(connection)
+
+
+def _mariadb_options(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise BadDatabase(f"the URL of the database cannot be read: {error}") from None
+    options: dict[str, Any] = {
+        "host": parts.hostname or "127.0.0.1",
+        "port": port or _MARIADB_PORT,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.lstrip("/")),
+    }
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "charset":  # SQLAlchemy's URLs often have it; it is always utf8mb4 here
+            continue
+        if name not in _MARIADB_TEXTS | _MARIADB_SWITCHES:
+            known = ", ".join(sorted(_MARIADB_TEXTS | _MARIADB_SWITCHES))
+            raise BadDatabase(f"{name!r} is no parameter of a MariaDB URL that is known here; {known} are")
+        options[name] = value.lower() in ("1", "true", "yes") if name in _MARIADB_SWITCHES else value
+    return options
 
 
 def _sqlite(url: str) -> Database:

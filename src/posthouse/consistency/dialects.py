@@ -47,6 +47,8 @@ class _Types:
     bytes: str
     text: str
     json: str
+    id_text: str
+    """Compared exactly, blanks at the end included."""
     now_ms: str
     name: str
     """Of a new outbox: drawn when the statement runs."""
@@ -58,6 +60,7 @@ _TYPES: Final = {
         bytes="bytea",
         text="text",
         json="text",
+        id_text="varchar(200)",
         now_ms="(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
         name="'outbox-' || replace(gen_random_uuid()::text, '-', '')",
     ),
@@ -66,7 +69,9 @@ _TYPES: Final = {
         bytes="longblob",
         text="text",
         json="longtext",
-        now_ms="CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
+        id_text="varbinary(800)",
+        # Not of the local time, which comes twice when summer time ends.
+        now_ms="(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
         name="concat('outbox-', replace(uuid(), '-', ''))",
     ),
     Dialect.SQLITE: _Types(
@@ -74,6 +79,7 @@ _TYPES: Final = {
         bytes="blob",
         text="text",
         json="text",
+        id_text="varchar(200)",
         now_ms="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
         name="'outbox-' || lower(hex(randomblob(16)))",
     ),
@@ -103,19 +109,22 @@ CREATE TABLE posthouse_outbox_shard (
 )"""
 _INBOX: Final = """
 CREATE TABLE posthouse_inbox (
-    consumer varchar(200) NOT NULL,
-    message_id varchar(200) NOT NULL,
+    consumer {id_text} NOT NULL,
+    message_id {id_text} NOT NULL,
     received_at bigint NOT NULL,
     PRIMARY KEY (consumer, message_id)
 )"""
 _VERSIONS: Final = """
 CREATE TABLE posthouse_inbox_version (
-    consumer varchar(200) NOT NULL,
-    entity varchar(200) NOT NULL,
+    consumer {id_text} NOT NULL,
+    entity {id_text} NOT NULL,
     version bigint NOT NULL,
     PRIMARY KEY (consumer, entity)
 )"""
 _WAITING: Final = "CREATE INDEX posthouse_outbox_waiting ON posthouse_outbox (shard, id)"
+_ONLY_WAITING: Final = " WHERE failed IS NULL"
+"""Which MariaDB has not for an index."""
+_LATER: Final = "CREATE INDEX posthouse_outbox_later ON posthouse_outbox (deliver_at)"
 _RECEIVED: Final = "CREATE INDEX posthouse_inbox_received ON posthouse_inbox (consumer, received_at)"
 _NOTIFYING: Final = (
     f"""
@@ -137,7 +146,8 @@ def now_ms(dialect: Dialect) -> str:
 
 def tables_of_outbox(dialect: Dialect) -> list[str]:
     """The statements that create them. Wherever they run the outbox gets a name of its own."""
-    texts = [_filled(_OUTBOX, dialect), _filled(_SHARDS, dialect), _WAITING]
+    waiting = _WAITING if dialect is Dialect.MARIADB else _WAITING + _ONLY_WAITING
+    texts = [_filled(_OUTBOX, dialect), _filled(_SHARDS, dialect), waiting, _LATER]
     if dialect is Dialect.POSTGRESQL:
         texts += _NOTIFYING
     columns = "INSERT INTO posthouse_outbox_shard (shard, name, batch, rows_sent, lease_until)"
@@ -156,7 +166,9 @@ def tables_of_inbox(dialect: Dialect) -> list[str]:
 
 def _filled(text: str, dialect: Dialect) -> str:
     types = _TYPES[dialect]
-    filled = text.format(id=types.id, bytes=types.bytes, text=types.text, json=types.json)
+    filled = text.format(
+        id=types.id, bytes=types.bytes, text=types.text, json=types.json, id_text=types.id_text
+    )
     if dialect is Dialect.MARIADB:  # ids are compared byte for byte, as elsewhere
         filled += " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     return filled

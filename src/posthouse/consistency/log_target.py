@@ -40,6 +40,9 @@ _RECORD_BATCH_BYTES: Final = 16 * 1024
 """A message that would make a record batch larger begins another one: topics limit the sizes of batches, and
 no message is to be refused because of those before it."""
 _RECORD_OVERHEAD: Final = 40
+_TOPICS_SECONDS: Final = 30.0
+"""Then topics are looked up again: partitions may have been added. Relays that know of different numbers of them
+put messages of one key into different partitions."""
 _TOPIC_REFUSED: Final = 29
 _INVALID_TOPIC: Final = 17
 _OF_MESSAGES: Final = frozenset({10, 17, 18, 29, 44, 87})
@@ -54,6 +57,7 @@ class LogTarget(Closable):
         self._cluster = Cluster(bootstrap, timeout=_TIMEOUT, security=security)
         self._producers: dict[str, TransactionalProducer] = {}
         self._topics: dict[str, TopicInfo] = {}
+        self._topics_until = 0.0
 
     def close(self) -> None:
         for producer in self._producers.values():
@@ -113,6 +117,7 @@ class LogTarget(Closable):
     def _send(
         self, producer: TransactionalProducer, messages: Sequence[OutboxMessage], *, alone: bool
     ) -> None:
+        self._forget_old_topics()
         open_batches: dict[tuple[str, int], BatchBuilder] = {}
         now = time.time_ns() // 1_000_000
         for message in messages:
@@ -135,6 +140,11 @@ class LogTarget(Closable):
         for (topic, partition), builder in open_batches.items():
             producer.send(self._topic(topic), partition, builder.build(), builder.count)
         producer.flush()
+
+    def _forget_old_topics(self) -> None:
+        if time.monotonic() >= self._topics_until:
+            self._topics.clear()
+            self._topics_until = time.monotonic() + _TOPICS_SECONDS
 
     def _topic(self, name: str) -> TopicInfo:
         """The broker creates it if it is missing and its settings allow that."""
