@@ -1,6 +1,7 @@
 """Batches: what is legal is sent, whatever is in the same batch; what is too large is set aside alone."""
 
 import threading
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,10 +11,22 @@ from posthouse.consistency import outbox_table
 from posthouse.consistency.databases import Database
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.outbox import shard_of
-from posthouse.consistency.outbox_table import Batch
+from posthouse.consistency.outbox_table import Batch, OutboxMessage
 from posthouse.consistency.relay import Counts, Relay
-from posthouse.testing import ThreadBroker
+from posthouse.testing import ThreadBroker, running_broker
 from tests.consistency.relays import publish, relay_of, table_of, values
+
+
+class CountingTarget(LogTarget):
+    """Notes how many messages each probe has."""
+
+    def __init__(self, kafka: str) -> None:
+        super().__init__(kafka)
+        self.probes: list[int] = []
+
+    def refusal(self, name: str, messages: Sequence[OutboxMessage]) -> ClientError | None:
+        self.probes.append(len(messages))
+        return super().refusal(name, messages)
 
 
 def keys_of_shards(count: int) -> list[str]:
@@ -40,40 +53,37 @@ def test_messages_that_are_legal_alone_are_sent(
     assert list(map(len, values(client, topic))) == sizes
 
 
+def test_messages_before_a_large_one_are_no_reason_to_probe(
+    url: str, broker: ThreadBroker, client: Client, topic: str, database: Database
+) -> None:
+    client.create_topic(topic, partitions=1, settings={"max.message.bytes": "20000"})
+    sizes = [900] * 100 + [19_000, 900]
+    publish(url, topic, *("x" * size for size in sizes), key="k")
+    with CountingTarget(broker.kafka) as target:
+        assert Relay(table_of(database), target, Counts()).send_all() == len(sizes)
+    assert list(map(len, values(client, topic))) == sizes and not target.probes
+
+
 def test_few_of_many_are_refused(
     url: str, broker: ThreadBroker, client: Client, topic: str, database: Database
 ) -> None:
     client.create_topic(topic, partitions=1, settings={"max.message.bytes": "2000"})
     sizes = [3000 if number in (17, 63) else 100 + number for number in range(100)]
     publish(url, topic, *("x" * size for size in sizes), key="k")
-    probes = []
-
-    class Counted(LogTarget):
-        def refusal(self, name: str, messages: object) -> ClientError | None:
-            probes.append(name)
-            return super().refusal(name, messages)  # type: ignore[arg-type]
-
-    with Counted(broker.kafka) as target:
+    with CountingTarget(broker.kafka) as target:
         relay = Relay(table_of(database), target, Counts())
         assert relay.send_all() == 98 and relay.counts.set_aside == 2
     assert list(map(len, values(client, topic))) == [size for size in sizes if size < 3000]
-    assert len(probes) < 40
+    assert len(target.probes) < 40
 
 
 def test_a_topic_that_is_missing_costs_one_probe(url: str, topic: str, database: Database) -> None:
     """Of a broker that does not create topics."""
-    from posthouse.testing import running_broker
-
     publish(url, topic, *map(str, range(50)), key="k")
-    with running_broker(auto_create_topics=False) as broker, LogTarget(broker.kafka) as target:
-        probes = []
-        refusal = target.refusal
-        target.refusal = lambda name, messages: (  # type: ignore[method-assign]
-            probes.append(len(messages)) or refusal(name, messages)  # type: ignore[func-returns-value]
-        )
+    with running_broker(auto_create_topics=False) as broker, CountingTarget(broker.kafka) as target:
         relay = Relay(table_of(database), target, Counts())
         assert relay.send_all() == 0
-    assert relay.counts.set_aside == 50 and probes == [1]
+    assert relay.counts.set_aside == 50 and target.probes == [1]
 
 
 def test_a_batch_has_a_limit_in_bytes(
@@ -86,7 +96,6 @@ def test_a_batch_has_a_limit_in_bytes(
     found = []
     while (batch := table.next_batch(shard, 500)) is not None:
         found.append([len(each.value or b"") for each in batch.messages])
-        monkeypatch.setattr(outbox_table, "_BATCH_BYTES", 1000)
         under_way = table.turn(shard).under_way
         assert under_way is not None and under_way.messages == batch.messages
     assert found == [[400, 400], [400], [5000], [1]]
@@ -158,4 +167,18 @@ def test_a_batch_whose_rows_were_deleted(
     publish(url, topic, "2", key="k")
     with relay_of(url, broker) as relay:
         assert relay.send_all() == 1
+    assert values(client, topic) == ["2"]
+
+
+def test_a_header_that_cannot_be_sent(
+    url: str, topic: str, broker: ThreadBroker, client: Client, database: Database
+) -> None:
+    """An application has written it into the table by itself."""
+    client.create_topic(topic, partitions=1)
+    publish(url, topic, "1", "2", key="k")
+    with database.transaction():
+        [[row]] = database.run("SELECT min(id) FROM posthouse_outbox").rows
+        database.run("UPDATE posthouse_outbox SET headers = ? WHERE id = ?", ['[[1, "x"]]', row])
+    with relay_of(url, broker) as relay:
+        assert relay.send_all() == 1 and relay.counts.set_aside == 1
     assert values(client, topic) == ["2"]

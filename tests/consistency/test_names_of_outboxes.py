@@ -1,5 +1,6 @@
 """The broker knows the batches of an outbox by its name, also when a database goes back or is copied."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from posthouse.consistency.errors import BadDatabase, BrokerAhead
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.outbox import shard_of
 from posthouse.testing import ThreadBroker
-from tests.consistency.relays import publish, relay_of, table_of, values
+from tests.consistency.relays import Killed, publish, relay_of, released, table_of, values
 
 SHARD = shard_of(b"k")
 
@@ -39,6 +40,26 @@ def test_a_database_that_goes_back(
         assert relay.send_all() == 0 and table.state().due == 1, "it stays there"
         table.rename()
         assert relay.send_all() == 1 and not table.stopped()
+    assert values(client, topic) == ["1", "2"]
+
+
+def test_a_relay_that_is_killed_after_the_database_went_back(
+    url: str, broker: ThreadBroker, client: Client, topic: str, database: Database
+) -> None:
+    """Has it noted a batch with a number that the broker has, the next relay takes that for sent."""
+    client.create_topic(topic, partitions=1)
+    publish(url, topic, "1", key="k")
+    with relay_of(url, broker) as relay:
+        assert relay.send_all() == 1
+    goes_back(database)
+    publish(url, topic, "2", key="k")
+    with suppress(Killed), relay_of(url, broker, dies="before") as relay:
+        relay.send_all()
+    released(url)
+    with relay_of(url, broker, owner="b") as relay:
+        assert relay.send_all() == 0
+        table_of(database).rename()
+        assert relay.send_all() == 1
     assert values(client, topic) == ["1", "2"]
 
 

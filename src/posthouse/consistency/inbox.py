@@ -168,7 +168,7 @@ def _inserts_first(connection: Any) -> bool:
 def _is_first(outcome: Outcome) -> bool:
     if outcome.changed not in (0, 1):
         raise UnknownConnection(
-            f"the connection counts {outcome.changed} rows after an insert, so it is not known whether the message "
+            f"the connection counts {outcome.changed} rows after an insert: it does not tell whether the message "
             "is new; do not use a pipeline here"
         )
     return outcome.changed == 1

@@ -41,7 +41,7 @@ _RECORD_BATCH_BYTES: Final = 16 * 1024
 no message is to be refused because of those before it."""
 _RECORD_OVERHEAD: Final = 40
 _TOPICS_SECONDS: Final = 30.0
-"""Then topics are looked up again: partitions may have been added. Relays that know of different numbers of them
+"""Then topics are looked up again: partitions may have been added. Relays that know different numbers of them
 put messages of one key into different partitions."""
 _TOPIC_REFUSED: Final = 29
 _INVALID_TOPIC: Final = 17

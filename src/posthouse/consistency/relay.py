@@ -115,7 +115,7 @@ class Relay:
                     table.finish(shard)
                     break
         except BrokerAhead as error:
-            # Not an error of this outbox if another relay has the shard: that is what LeaseLost says.
+            # Raises LeaseLost if another relay has the shard: then that one has sent the batch.
             table.stop(shard, str(error), batch if batch is not None and batch.is_new else None)
             log.error("outbox: shard %d is stopped: %s", shard, error)
             return 1
@@ -148,9 +148,10 @@ class Relay:
             error = self._refusal(shard, name, [first])
             if error is not None and is_about_topic(error):
                 reasons |= {each.row: str(error) for each in messages}
-            else:
-                reasons |= {first.row: str(error)} if error is not None else {}
-                reasons |= self._refused(shard, name, others)
+                continue
+            if error is not None:
+                reasons[first.row] = str(error)
+            reasons |= self._refused(shard, name, others)
         for message in batch.messages:
             if message.row in reasons:
                 log.warning(
