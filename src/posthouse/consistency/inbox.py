@@ -168,8 +168,8 @@ def _inserts_first(connection: Any) -> bool:
 def _is_first(outcome: Outcome) -> bool:
     if outcome.changed not in (0, 1):
         raise UnknownConnection(
-            f"the connection counts {outcome.changed} rows after an insert: it does not tell whether the message "
-            "is new; do not use a pipeline here"
+            f"the connection counts {outcome.changed} rows after an insert; whether the message "
+            "is new is not known; do not use a pipeline here"
         )
     return outcome.changed == 1
 
