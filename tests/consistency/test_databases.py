@@ -22,6 +22,7 @@ from tests.consistency.relays import publish, table_of
     [
         ("mysql://app@localhost:x/shop", "the URL of the database cannot be read"),
         ("mysql://app@localhost/shop?ssl_cas=x", "'ssl_cas' is no parameter of a MariaDB URL"),
+        ("mysql://app@127.0.0.1:1/shop?ssl_ca=/missing.pem", "the certificates of the database's URL"),
         ("postgresql://app@localhost/shop?nothing=1", "the URL of the database cannot be read"),
     ],
 )

@@ -8,7 +8,7 @@ import pytest
 from posthouse.client import Client
 from posthouse.consistency.databases import Database
 from posthouse.consistency.dialects import tables_of_outbox
-from posthouse.consistency.errors import BadDatabase, BrokerAhead
+from posthouse.consistency.errors import BadDatabase, BrokerAhead, LeaseLost
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.outbox import shard_of
 from posthouse.testing import ThreadBroker
@@ -132,5 +132,7 @@ def test_no_new_name_while_a_relay_works(url: str, topic: str, database: Databas
     with pytest.raises(BadDatabase, match="stop it, and try again"):
         table_of(database, owner="").rename()
     assert table.turn(SHARD).name == before
-    table.release(SHARD)
+    released(url)  # it sleeps for longer than its lease
     assert f"{table_of(database, owner='').rename()}.{SHARD}" != before
+    with pytest.raises(LeaseLost):
+        table.next_batch(SHARD, 10)

@@ -184,6 +184,8 @@ def _mariadb(url: str) -> Database:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except pymysql.Error as error:
         raise Unreachable(f"the database cannot be reached: {error}") from None
+    except OSError as error:  # of certificates; those of the network are among the others
+        raise BadDatabase(f"the certificates of the database's URL cannot be used: {error}") from None
     return _MariaDb(connection)
 
 

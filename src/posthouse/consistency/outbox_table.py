@@ -128,7 +128,7 @@ class OutboxTable:
             if found:
                 number += 1
             if found or sent:
-                self._note(shard, number, rows)
+                self._note(shard, number, [each.row for each in found])
         return Batch(number=number, messages=found, is_new=True) if found else None
 
     def finish(self, shard: int) -> None:
@@ -163,7 +163,7 @@ class OutboxTable:
             f"WHERE owner IS NOT NULL AND lease_until > {self._now}"
         )
         with self._database.transaction():
-            # Locks all rows before it looks at them: no relay gets a lease in between.
+            # Locks all rows before it looks at their leases: no relay gets one in between.
             text = "UPDATE posthouse_outbox_shard SET name = ?, batch = 0, rows_sent = '[]', stopped = NULL"
             self._database.run(text, [name])
             [[relays]] = self._database.run(leased).rows
@@ -171,9 +171,8 @@ class OutboxTable:
                 raise BadDatabase(
                     "a relay is sending messages of the outbox; stop it, and try again after 30 s"
                 )
-            self._database.run(
-                "UPDATE posthouse_outbox_shard SET owner = NULL"
-            )  # those whose leases are over
+            # A relay that wakes up after its lease must not go on under the old name.
+            self._database.run("UPDATE posthouse_outbox_shard SET owner = NULL")
         return name
 
     def set_aside(self, shard: int, batch: Batch, reasons: Mapping[int, str]) -> Batch | None:
