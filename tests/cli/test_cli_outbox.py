@@ -58,6 +58,7 @@ def test_from_nothing_to_a_topic(made: str, path: Path, kafka: str, topic: str) 
         "set_aside": 0,
         "oldest_due_ms": None,
         "first_set_aside": [],
+        "stopped_shards": [],
     }
 
 
@@ -104,6 +105,25 @@ def test_a_relay_that_runs_until_it_is_stopped(made: str, path: Path, kafka: str
             process.stderr.close()
 
 
+def test_a_database_that_was_restored(made: str, path: Path, kafka: str, topic: str) -> None:
+    publish(path, topic, "1")
+    inside("outbox", "relay", "--database", made, "--once", bootstrap=kafka)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE posthouse_outbox_shard SET batch = 0")
+        connection.commit()
+    publish(path, topic, "2")
+    done = inside("outbox", "relay", "--database", made, "--once", bootstrap=kafka)
+    assert done.returncode == 1 and "sent 0 messages" in done.stderr
+    assert "posthouse outbox rename" in inside("outbox", "status", "--database", made).stderr
+    [stopped] = status(made)["stopped_shards"]
+    assert "posthouse outbox rename" in stopped["reason"]
+    assert "the outbox is now 'outbox-" in inside("outbox", "rename", "--database", made).stderr
+    done = inside("outbox", "relay", "--database", made, "--once", bootstrap=kafka)
+    assert (done.returncode, done.stderr) == (0, "sent 1 message\n")
+    with Client(kafka) as client:
+        assert [message.value for message in client.messages(topic)] == [b"1", b"2"]
+
+
 @pytest.mark.parametrize("dialect", ["postgresql", "mariadb", "sqlite"])
 def test_statements_for_a_migration(dialect: str) -> None:
     done = inside("outbox", "init", "--print", dialect)
@@ -114,8 +134,13 @@ def test_statements_for_a_migration(dialect: str) -> None:
 
 
 def test_the_printed_statements_make_the_tables(path: Path, kafka: str, topic: str) -> None:
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(inside("outbox", "init", "--print", "sqlite").stdout)
+    script = inside("outbox", "init", "--print", "sqlite").stdout
+    names = set()
+    for each in (path, path.with_name("staging.db")):
+        with closing(sqlite3.connect(each)) as connection:
+            connection.executescript(script)
+            names.update(connection.execute("SELECT DISTINCT name FROM posthouse_outbox_shard").fetchall())
+    assert len(names) == 2, "each database has a name of its own"
     publish(path, topic, "1")
     done = inside("outbox", "relay", "--database", f"sqlite:///{path}", "--once", bootstrap=kafka)
     assert done.stderr == "sent 1 message\n"

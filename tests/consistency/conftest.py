@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from posthouse.client import Client
 from posthouse.consistency.databases import Database, open_database
 from posthouse.consistency.outbox_table import init
+from posthouse.testing import ThreadBroker, running_broker
 from tests.consistency.mariadb import MariaDbServer, need_mariadb
 from tests.directories import IN_MEMORY
 from tests.postgres import PostgresServer, need_postgres, new_database
@@ -54,3 +56,20 @@ def url(empty_url: str) -> str:
 def database(url: str) -> Iterator[Database]:
     with open_database(url) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ThreadBroker]:
+    with running_broker(auto_create_topics=True) as running:
+        yield running
+
+
+@pytest.fixture
+def client(broker: ThreadBroker) -> Iterator[Client]:
+    with Client(broker.kafka) as made:
+        yield made
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return f"t{abs(hash(request.node.nodeid))}"

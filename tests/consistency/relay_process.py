@@ -5,7 +5,6 @@ import sys
 from contextlib import closing
 
 from posthouse.consistency.databases import open_database
-from posthouse.consistency.errors import BadDatabase
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.relaying import Relaying
 
@@ -15,11 +14,7 @@ def main(url: str, kafka: str) -> None:
         relaying = Relaying(
             lambda: open_database(url), target, f"{os.getpid()}", lease_seconds=1, poll_seconds=0.1
         )
-        while True:
-            try:
-                relaying.run()
-            except BadDatabase as error:  # PostgreSQL is being started again
-                print(error, file=sys.stderr)
+        relaying.run()
 
 
 main(*sys.argv[1:])

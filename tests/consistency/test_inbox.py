@@ -5,9 +5,13 @@ from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
 
+import psycopg
+import psycopg.rows
+import pymysql
+import pymysql.cursors
 import pytest
 
-from posthouse.consistency import AsyncInbox, BadMessage, Inbox, Newness
+from posthouse.consistency import AsyncInbox, BadMessage, Inbox, Newness, UnknownConnection
 from posthouse.consistency.databases import Database
 from posthouse.consistency.message_ids import message_id_of
 from tests.consistency.applications import by_aiosqlite, by_asyncpg, by_library, by_session, plain_connection
@@ -109,6 +113,85 @@ def test_old_messages_are_forgotten(url: str, database: Database) -> None:
         Inbox("billing").forget(connection, older_than_days=0)
 
 
+def with_dicts(url: str) -> Any:
+    """A connection whose cursors make dictionaries of rows."""
+    connection = plain_connection(url)
+    if url.startswith("sqlite"):
+        connection.row_factory = lambda cursor, row: {
+            each[0]: value for each, value in zip(cursor.description, row, strict=True)
+        }
+    elif url.startswith("postgresql"):
+        connection.row_factory = psycopg.rows.dict_row
+    else:
+        connection.cursorclass = pymysql.cursors.DictCursor
+    return connection
+
+
+def test_rows_as_dictionaries(url: str) -> None:
+    with closing(with_dicts(url)) as connection:
+        found = [Inbox("billing").latest(connection, "order-1", version).newness for version in (1, 3, 2)]
+    assert found == ["new", "new", "late"]
+
+
+def test_rows_as_values(url: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("psycopg only")
+    with psycopg.connect(url, row_factory=psycopg.rows.scalar_row) as connection:
+        found = [Inbox("billing").latest(connection, "order-1", version).newness for version in (1, 3, 2)]
+    assert found == ["new", "new", "late"]
+
+
+def test_a_connection_that_does_not_count(url: str) -> None:
+    if not url.startswith("postgresql"):
+        pytest.skip("psycopg only")
+    with psycopg.connect(url) as connection:
+        with (
+            connection.pipeline(),
+            pytest.raises(UnknownConnection, match="do not use a pipeline"),
+            Inbox("billing").once(connection, "a"),
+        ):
+            pass
+        connection.rollback()
+
+
+def test_ids_that_differ_by_a_blank(url: str) -> None:
+    assert received(url, "a") and received(url, "a ") and received(url, "A")
+    with closing(plain_connection(url)) as connection:
+        inbox = Inbox("billing")
+        assert inbox.latest(connection, "x", 5) and inbox.latest(connection, "x ", 1)
+        assert Inbox("billing ").latest(connection, "x", 1)
+
+
+def test_two_consumers_of_one_entity(url: str) -> None:
+    """Both look at its version at the same time: one waits, and neither fails."""
+    if url.startswith("sqlite"):
+        pytest.skip("has one writer at a time")
+    inbox = Inbox("billing")
+    with closing(plain_connection(url)) as connection:
+        inbox.latest(connection, "order-1", 1)
+        connection.commit()
+    errors: list[BaseException] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def consume(first: int) -> None:
+        try:
+            with closing(plain_connection(url)) as connection:
+                for version in range(first, 200, 2):
+                    both.wait()
+                    inbox.latest(connection, "order-1", version)
+                    connection.commit()
+        except (psycopg.Error, pymysql.Error, threading.BrokenBarrierError) as error:
+            errors.append(error)
+            both.abort()
+
+    threads = [threading.Thread(target=consume, args=[first]) for first in (2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+
+
 @pytest.mark.parametrize("id", ["", "x" * 201])
 def test_ids_that_cannot_be(id: str, url: str) -> None:
     with pytest.raises(BadMessage, match="1 to 200 characters"):
@@ -147,6 +230,10 @@ def kafka_record(*headers: tuple[str, bytes]) -> SimpleNamespace:
         ("text", "text"),
         (ConfluentMessage([("other", b"x"), ("amqp.message-id", b"one")]), "one"),
         (ConfluentMessage(None), "orders/3/4711"),
+        (ConfluentMessage([("webhook-id", b"\xff\x01")]), "hex:ff01"),
+        (ConfluentMessage([("webhook-id", b"a\x00")]), "hex:6100"),
+        (ConfluentMessage([("ce_id", b"1"), ("ce_source", b"/shop")]), "/shop/1"),
+        (ConfluentMessage([("ce_id", b"1")]), "1"),
         (kafka_record(("UNIQ_KEY", b"7F00")), "7F00"),
         (kafka_record(("amqp.message-id", b"")), "orders/3/4711"),
         (SimpleNamespace(message_id="of pika", headers=None), "of pika"),

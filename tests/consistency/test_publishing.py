@@ -1,11 +1,17 @@
 """A change and its message are there together, or neither is, whichever library the application uses."""
 
+import sqlite3
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
 
 from posthouse.consistency import AsyncOutbox, BadMessage, NoTransaction, Outbox, UnknownConnection
 from posthouse.consistency.databases import Database
@@ -20,6 +26,7 @@ from tests.consistency.applications import (
     by_library,
     by_session,
     plain_connection,
+    sqlalchemy_url,
 )
 
 
@@ -125,6 +132,10 @@ def test_later(url: str, database: Database) -> None:
         (("t", b""), {"deliver_at": datetime(2030, 1, 1)}, "deliver_at has no time zone"),
         (("t", b""), {"deliver_at": -1}, "seconds since 1970"),
         (("t", b""), {"message_id": "x" * 201}, "1 to 200 characters, not 201"),
+        (("t", b""), {"message_id": ""}, "1 to 200 characters, not 0"),
+        (("t", {"a": float("nan")}), {}, "the value is no JSON"),
+        (("t", b""), {"headers": {1: "x"}}, "the name of a header is text, not 1"),
+        (("t", b""), {"headers": {"a": 1}}, "bytes, text or None, not 1"),
     ],
 )
 def test_what_cannot_be_published(
@@ -149,6 +160,52 @@ def test_a_connection_that_commits_by_itself(url: str, database: Database) -> No
         with connection.transaction():
             Outbox().publish(connection, "orders", b"together")
     assert [each.value for each in due(database)] == [b"together"]
+
+
+def autocommitting(url: str) -> list[Any]:
+    """The last one is that of the library."""
+    engine = sqlalchemy.create_engine(sqlalchemy_url(url), isolation_level="AUTOCOMMIT")
+    made: list[Any] = [engine.connect(), Session(engine)]
+    plain = plain_connection(url)
+    if url.startswith("sqlite"):
+        plain.isolation_level = None
+        if sys.version_info >= (3, 12):
+            made.append(sqlite3.connect(url.removeprefix("sqlite:///"), autocommit=True))
+    elif url.startswith("mysql"):
+        plain.autocommit(True)
+    else:
+        plain.autocommit = True
+    return [*made, plain]
+
+
+def test_connections_that_commit_by_themselves(url: str, database: Database) -> None:
+    for connection in autocommitting(url):
+        with closing(connection), pytest.raises(NoTransaction):
+            Outbox().publish(connection, "orders", b"alone")
+    plain = autocommitting(url)[-1]
+    with closing(plain), closing(plain.cursor()) as cursor:
+        cursor.execute("BEGIN")
+        Outbox().publish(plain, "orders", b"together")
+        cursor.execute("COMMIT")
+    assert [each.value for each in due(database)] == [b"together"]
+
+
+async def test_asynchronous_connections_that_commit_by_themselves(url: str, database: Database) -> None:
+    if database.dialect == "mariadb":
+        pytest.skip("no asynchronous library for MariaDB is installed")
+    engine = create_async_engine(sqlalchemy_url(url, is_async=True), isolation_level="AUTOCOMMIT")
+    async with AsyncSession(engine) as session, engine.connect() as connection:
+        for each in (session, connection):
+            with pytest.raises(NoTransaction):
+                await AsyncOutbox().publish(each, "orders", b"alone")
+    await engine.dispose()
+    assert not due(database)
+
+
+def test_a_connection_of_the_pool(url: str) -> None:
+    connection = sqlalchemy.create_engine(sqlalchemy_url(url)).raw_connection()
+    with closing(connection), pytest.raises(UnknownConnection, match="pass its dbapi_connection"):
+        Outbox().publish(connection, "orders", b"")
 
 
 async def test_the_other_kind_of_connection(url: str) -> None:

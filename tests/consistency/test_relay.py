@@ -2,8 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,85 +12,15 @@ from posthouse.client import Client
 from posthouse.client.errors import BrokerUnreachable, RequestRefused
 from posthouse.consistency import Outbox
 from posthouse.consistency.databases import Database, open_database
-from posthouse.consistency.errors import LeaseLost, NoTables
+from posthouse.consistency.errors import BrokerAhead, LeaseLost, NoTables
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.outbox import shard_of
-from posthouse.consistency.outbox_table import Batch, OutboxMessage, OutboxTable
-from posthouse.consistency.relay import Counts, Relay
 from posthouse.consistency.relaying import Relaying
-from posthouse.testing import ThreadBroker, running_broker
-from tests.consistency.applications import by_library, plain_connection
+from posthouse.testing import ThreadBroker
+from tests.consistency.applications import by_library
+from tests.consistency.relays import Killed, publish, relay_of, relaying, released, table_of, until, values
 
 KEYS = ("ann", "bob", "cleo")
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[ThreadBroker]:
-    with running_broker(auto_create_topics=True) as running:
-        yield running
-
-
-@pytest.fixture
-def client(broker: ThreadBroker) -> Iterator[Client]:
-    with Client(broker.kafka) as made:
-        yield made
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return f"t{abs(hash(request.node.nodeid))}"
-
-
-def publish(url: str, topic: str, *values: str, key: str | None = None) -> None:
-    with closing(plain_connection(url)) as connection:
-        for value in values:
-            Outbox().publish(connection, topic, value, key=key)
-        connection.commit()
-
-
-def table_of(database: Database, owner: str = "a", lease_seconds: float = 60) -> OutboxTable:
-    return OutboxTable(database, owner, lease_seconds=lease_seconds)
-
-
-def values(client: Client, topic: str) -> list[str]:
-    return [(message.value or b"").decode() for message in client.messages(topic)]
-
-
-class Killed(BaseException):
-    """No handler of an error stops it, as kill -9."""
-
-
-class DyingTarget:
-    """Dies before or after a batch is in the log."""
-
-    def __init__(self, target: LogTarget, dies: str | None) -> None:
-        self._target = target
-        self._dies = dies
-
-    def write(self, name: str, batch: Batch) -> None:
-        if self._dies == "before":
-            raise Killed
-        self._target.write(name, batch)
-        if self._dies == "after":
-            raise Killed
-
-    def refusal(self, name: str, message: OutboxMessage) -> str | None:
-        return self._target.refusal(name, message)
-
-
-@contextmanager
-def relay_of(
-    url: str, broker: ThreadBroker, *, owner: str = "a", dies: str | None = None, batch_size: int = 500
-) -> Iterator[Relay]:
-    with open_database(url) as database, LogTarget(broker.kafka) as target:
-        table = table_of(database, owner)
-        yield Relay(table, DyingTarget(target, dies), Counts(), batch_size=batch_size)
-
-
-def released(url: str) -> None:
-    """As if the leases of all relays were over."""
-    with open_database(url) as database, database.transaction():
-        database.run("UPDATE posthouse_outbox_shard SET lease_until = 0")
 
 
 def test_messages_come_once_and_in_order(
@@ -154,19 +83,21 @@ def test_a_relay_that_wakes_up_after_its_lease(
     shard = shard_of(b"k")
     with open_database(url) as database, LogTarget(broker.kafka) as target:
         table = table_of(database)
-        name = f"{table.name()}.{shard}"
         assert table.take(shard)
+        name = table.turn(shard).name
         batch = table.next_batch(shard, 10)
         assert batch is not None
         released(url)
         with relay_of(url, broker, owner="b") as other:
             assert other.send_all() == 2
-            target.write(name, batch)  # now it goes on
+            with pytest.raises(BrokerAhead):
+                target.write(name, batch)  # now it goes on
             publish(url, topic, "3", key="k")
             assert other.send_all() == 1
         with pytest.raises(LeaseLost):
             table.next_batch(shard, 10)
-        target.write(name, batch)
+        with pytest.raises(BrokerAhead):
+            target.write(name, batch)
     assert values(client, topic) == ["1", "2", "3"]
 
 
@@ -177,10 +108,11 @@ def test_two_relays_of_one_batch_at_once(url: str, broker: ThreadBroker, client:
     shard = shard_of(b"k")
     with open_database(url) as database:
         table = table_of(database)
-        name = f"{table.name()}.{shard}"
         assert table.take(shard)
-        batch = table.next_batch(shard, 100)
-    assert batch is not None
+        name = table.turn(shard).name
+        made = table.next_batch(shard, 100)
+    assert made is not None
+    batch = replace(made, is_new=False)  # as the second relay finds it
     done = threading.Barrier(3, timeout=60)
 
     def send() -> None:
@@ -245,29 +177,6 @@ def test_delivery_at_a_time(url: str, broker: ThreadBroker, client: Client, topi
     assert [message.timestamp >= at * 1000 - 1 for message in client.messages(topic)] == [False, True]
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-@contextmanager
-def relaying(
-    url: str, broker: ThreadBroker, *, owner: str = "a", poll_seconds: float = 0.2
-) -> Iterator[Relaying]:
-    with LogTarget(broker.kafka) as target:
-        running = Relaying(lambda: open_database(url), target, owner, poll_seconds=poll_seconds)
-        thread = threading.Thread(target=running.run)
-        thread.start()
-        try:
-            yield running
-        finally:
-            running.stop.set()
-            thread.join(60)
-            assert not thread.is_alive()
-
-
 def test_several_relays_while_messages_are_published(
     url: str, broker: ThreadBroker, client: Client, topic: str
 ) -> None:
@@ -316,6 +225,47 @@ def test_a_database_that_loses_the_connection(
     assert values(client, topic) == ["1", "2"]
 
 
+def test_a_database_that_cannot_be_reached_for_a_while(
+    url: str, broker: ThreadBroker, client: Client, topic: str
+) -> None:
+    """As while it starts again: that is no reason to end."""
+    client.create_topic(topic)
+    publish(url, topic, "1")
+    urls = iter(["postgresql://x@127.0.0.1:1/x", "mysql://x@127.0.0.1:1/x"])
+    with LogTarget(broker.kafka) as target:
+        running = Relaying(lambda: open_database(next(urls, url)), target, "a")
+        thread = threading.Thread(target=running.run)
+        thread.start()
+        until(lambda: running.counts.sent == 1 or not thread.is_alive())
+        running.stop.set()
+        thread.join(60)
+    assert (running.counts.sent, running.counts.errors) == (1, 2)
+
+
+def test_a_relay_that_waits_is_stopped_soon(url: str, broker: ThreadBroker) -> None:
+    waits = threading.Event()
+
+    def opened() -> Database:
+        database = open_database(url)
+        wait = database.wait
+
+        def noted(seconds: float) -> bool:
+            waits.set()
+            return wait(seconds)
+
+        database.wait = noted  # type: ignore[method-assign]
+        return database
+
+    with LogTarget(broker.kafka) as target:
+        running = Relaying(opened, target, "a", poll_seconds=3600)
+        thread = threading.Thread(target=running.run, daemon=True)
+        thread.start()
+        assert waits.wait(60)
+        running.stop.set()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
 def test_no_tables(empty_url: str) -> None:
     with open_database(empty_url) as database, pytest.raises(NoTables, match="posthouse outbox init"):
-        table_of(database).name()
+        table_of(database).check()

@@ -68,13 +68,13 @@ Retry = Annotated[
 def init(database: SomeDatabaseUrl = None, only_print: Print = None) -> None:
     """Make the tables of outbox and inbox in the database of an application."""
     from posthouse.consistency.dialects import Dialect, tables_of_inbox, tables_of_outbox
-    from posthouse.consistency.outbox_table import init, new_name
+    from posthouse.consistency.outbox_table import init
 
     if only_print is not None:
         if only_print not in list(Dialect):
             raise typer.BadParameter(f"{only_print!r} is none of {', '.join(Dialect)}", param_hint="--print")
         dialect = Dialect(only_print)
-        for text in (*tables_of_outbox(dialect, new_name()), *tables_of_inbox(dialect)):
+        for text in (*tables_of_outbox(dialect), *tables_of_inbox(dialect)):
             print(f"{text};\n")
         return
     if database is None:
@@ -113,9 +113,12 @@ def relay(
                 f"; {counts.set_aside} set aside, see 'posthouse outbox status'" if counts.set_aside else ""
             )
             say(f"sent {counted(counts.sent, 'message')}{aside}")
+            with _opened(database) as opened:
+                if _table(opened).stopped():
+                    raise typer.Exit(1)  # the log has said why
             return
         with _opened(database) as opened:  # says at once what is wrong with it
-            _table(opened).name()
+            _table(opened).check()
         signal.signal(signal.SIGTERM, lambda *_: relaying.stop.set())
         signal.signal(signal.SIGINT, lambda *_: relaying.stop.set())
         say(f"relaying to {invocation.kafka_address}; Ctrl-C ends it")
@@ -132,6 +135,7 @@ def status(database: DatabaseUrl, retry: Retry = False, json: Json = False) -> N
             say(f"{counted(table.retry_failed(), 'message')} will be tried again")
         state = table.state()
         failures = table.failures(_SHOWN)
+        stopped = table.stopped()
     if json:
         rows = [{"message": id, "topic": topic, "reason": reason} for _, id, topic, reason in failures]
         print_json(
@@ -141,14 +145,28 @@ def status(database: DatabaseUrl, retry: Retry = False, json: Json = False) -> N
                 "set_aside": state.failed,
                 "oldest_due_ms": state.oldest_ms,
                 "first_set_aside": rows,
+                "stopped_shards": [{"shard": shard, "reason": reason} for shard, reason in stopped],
             }
         )
         return
     oldest = "" if state.oldest_ms is None else f", the oldest since {shown_duration(state.oldest_ms)}"
     say(f"{counted(state.waiting, 'message')} waiting, {state.due} of them due{oldest}")
+    for shard, reason in stopped:
+        say(f"shard {shard} is stopped: {reason}")
     if failures:
         say(f"{counted(state.failed, 'message')} set aside; '--retry' tries them again")
         print_table(_COLUMNS, [(id, topic, reason) for _, id, topic, reason in failures])
+
+
+@app.command(epilog="`posthouse outbox rename --database postgresql://app@localhost/shop`")
+def rename(database: DatabaseUrl) -> None:
+    """Give an outbox a new name at the broker, after its database was restored or copied.
+
+    Stop its relays first. Messages that were sent before and are in the table again will come again.
+    """
+    with _opened(database) as opened:
+        name = _table(opened).rename()
+    say(f"the outbox is now {name!r}; start 'posthouse outbox relay' again")
 
 
 def _opened(url: str) -> Database:

@@ -31,6 +31,14 @@ _ADVICE: Final = (
     "PyMySQL, mysqlclient or mysql-connector"
 )
 _MYSQL: Final = ("pymysql", "MySQLdb", "mysql")
+_NO_TRANSACTION: Final = (
+    "no transaction is open on the connection, and it commits every statement by itself; begin one around "
+    "the change and the message"
+)
+_IDLE: Final = 0
+"""The transaction status of libpq."""
+_IN_TRANSACTION: Final = 1
+"""In the server status of MariaDB's protocol."""
 
 
 def dialect_of(connection: Any) -> Dialect:
@@ -57,9 +65,11 @@ def run(connection: Any, statement: Statement) -> Outcome:
     if "sqlalchemy" in libraries:
         return _by_sqlalchemy(connection, statement)
     _check_in_transaction(connection, libraries)
+    if "psycopg" in libraries:
+        return _by_cursor(connection, statement.with_percent(), statement.values, row_factory=_as_tuples)
     if "sqlite3" in libraries:
         return _by_cursor(connection, statement.text, statement.values)
-    if libraries & {"django", "psycopg", "psycopg2", *_MYSQL}:
+    if libraries & {"django", "psycopg2", *_MYSQL}:
         return _by_cursor(connection, statement.with_percent(), statement.values)
     raise UnknownConnection(f"{type(connection).__name__} is no connection that is known here; {_ADVICE}")
 
@@ -71,12 +81,14 @@ async def run_async(connection: Any, statement: Statement) -> Outcome:
         raise UnknownConnection(f"{type(connection).__name__} is synchronous; use Outbox or Inbox")
     if "sqlalchemy" in libraries:
         text, values = _named_text(statement)
+        bound = await connection.connection() if hasattr(connection, "get_bind") else connection
+        _check_sqlalchemy(await bound.get_raw_connection())
         return _of_result(await connection.execute(text, values))
     _check_in_transaction(connection, libraries)
     if "asyncpg" in libraries:
         return await _by_asyncpg(connection, statement)
     if "psycopg" in libraries:
-        async with connection.cursor() as cursor:
+        async with connection.cursor(row_factory=_as_tuples) as cursor:
             await cursor.execute(statement.with_percent(), statement.values)
             return Outcome(cursor.rowcount, await cursor.fetchall() if cursor.description else ())
     async with connection.execute(statement.text, statement.values) as cursor:  # aiosqlite
@@ -94,6 +106,8 @@ async def _by_asyncpg(connection: Any, statement: Statement) -> Outcome:
 
 def _by_sqlalchemy(connection: Any, statement: Statement) -> Outcome:
     text, values = _named_text(statement)
+    bound = connection.connection() if hasattr(connection, "get_bind") else connection
+    _check_sqlalchemy(bound.connection)
     return _of_result(connection.execute(text, values))
 
 
@@ -108,9 +122,14 @@ def _of_result(result: Any) -> Outcome:
     return Outcome(result.rowcount, result.fetchall() if result.returns_rows else ())
 
 
-def _by_cursor(connection: Any, text: str, values: Sequence[Any]) -> Outcome:
-    make: Callable[[], Any] = connection.cursor
-    cursor = make()
+def _as_tuples(_: Any) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A row factory of psycopg: the application's own may make anything of a row."""
+    return tuple
+
+
+def _by_cursor(connection: Any, text: str, values: Sequence[Any], **options: Any) -> Outcome:
+    make: Callable[..., Any] = connection.cursor
+    cursor = make(**options)
     try:
         cursor.execute(text, tuple(values))
         return Outcome(cursor.rowcount, cursor.fetchall() if cursor.description else ())
@@ -120,6 +139,8 @@ def _by_cursor(connection: Any, text: str, values: Sequence[Any]) -> Outcome:
 
 def _libraries(connection: Any) -> frozenset[str]:
     found = {each.__module__.partition(".")[0] for each in type(connection).__mro__}
+    if "sqlalchemy" in found and hasattr(connection, "dbapi_connection"):  # of Engine.raw_connection()
+        raise UnknownConnection(f"{type(connection).__name__} is no connection; pass its dbapi_connection")
     if "django" in found and not hasattr(connection, "vendor"):
         raise UnknownConnection(f"{type(connection).__name__} is no connection; pass django.db.connection")
     return frozenset(found)
@@ -148,18 +169,38 @@ def _named(name: str) -> Dialect:
 
 def _check_in_transaction(connection: Any, libraries: frozenset[str]) -> None:
     """A connection that commits every statement by itself would publish what may never happen."""
-    if "django" in libraries:
-        is_alone = connection.get_autocommit()  # false inside of atomic()
-    elif "asyncpg" in libraries:
+    if "asyncpg" in libraries:
         is_alone = not connection.is_in_transaction()
-    elif "psycopg" in libraries:
-        is_alone = connection.autocommit and connection.info.transaction_status.name == "IDLE"
-    elif libraries & {"sqlite3", "aiosqlite"}:
-        is_alone = connection.isolation_level is None and not connection.in_transaction
     else:
-        is_alone = False
+        is_alone = _commits_alone(connection, libraries)
     if is_alone:
-        raise NoTransaction(
-            "no transaction is open on the connection, and it commits every statement by itself; begin one "
-            "around the change and the message"
-        )
+        raise NoTransaction(_NO_TRANSACTION)
+
+
+def _check_sqlalchemy(pooled: Any) -> None:
+    driver = pooled.driver_connection
+    libraries = _libraries(driver)
+    # SQLAlchemy begins asyncpg's transactions with the first statement.
+    alone = (
+        pooled.dbapi_connection.autocommit if "asyncpg" in libraries else _commits_alone(driver, libraries)
+    )
+    if alone:
+        raise NoTransaction(_NO_TRANSACTION)
+
+
+def _commits_alone(connection: Any, libraries: frozenset[str]) -> bool:
+    if "django" in libraries:
+        return bool(connection.get_autocommit())  # false inside of atomic()
+    if libraries & {"psycopg", "psycopg2"}:
+        return bool(connection.autocommit and connection.info.transaction_status == _IDLE)
+    if libraries & {"sqlite3", "aiosqlite"}:
+        # `autocommit` is new in Python 3.12, and a number where the isolation level decides.
+        commits = connection.isolation_level is None or getattr(connection, "autocommit", -1) is True
+        return commits and not connection.in_transaction
+    if "pymysql" in libraries:
+        return bool(connection.get_autocommit()) and not connection.server_status & _IN_TRANSACTION
+    if "MySQLdb" in libraries:
+        return bool(connection.get_autocommit())  # it does not tell of transactions
+    if "mysql" in libraries:
+        return not connection.in_transaction and bool(connection.autocommit)
+    return False

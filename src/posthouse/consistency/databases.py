@@ -6,16 +6,18 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 from posthouse.client.closable import Closable
 from posthouse.consistency.connections import Outcome
 from posthouse.consistency.dialects import CHANNEL, Dialect
-from posthouse.consistency.errors import BadDatabase, DatabaseLost, NoTables
+from posthouse.consistency.errors import BadDatabase, DatabaseLost, NoTables, Unreachable
 from posthouse.consistency.statements import Statement
 
 _EXAMPLES: Final = "postgresql://USER@HOST/NAME, mysql://USER@HOST/NAME, or sqlite:////PATH"
 _MARIADB_PORT: Final = 3306
+_MARIADB_TEXTS: Final = frozenset({"ssl_ca", "ssl_cert", "ssl_key", "ssl_key_password", "unix_socket"})
+_MARIADB_SWITCHES: Final = frozenset({"ssl_verify_cert", "ssl_verify_identity"})
 _CONNECT_SECONDS: Final = 10
 _LOCKED_SECONDS: Final = 30
 """For another writer of an SQLite database."""
@@ -65,9 +67,10 @@ class Database(Closable):
                 ) from None
             raise DatabaseLost(f"the database did not do it: {str(error).strip()}") from error
 
-    def wait(self, seconds: float) -> None:
-        """Until something may have been published, or for so long."""
+    def wait(self, seconds: float) -> bool:
+        """Until something has been published, or for so long: then it is False."""
         time.sleep(seconds)
+        return False
 
     @property
     @abstractmethod
@@ -96,12 +99,12 @@ class _Postgres(Database):
     def _is_about_tables(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == "42P01"
 
-    def wait(self, seconds: float) -> None:
+    def wait(self, seconds: float) -> bool:
         # What was notified between two calls is kept by the connection, and ends the next one at once.
         with self._told():
-            for _ in self._connection.notifies(timeout=seconds, stop_after=1):
-                pass
+            told = list(self._connection.notifies(timeout=seconds, stop_after=1))
             self._connection.commit()
+        return bool(told)
 
     def listen(self) -> None:
         self._connection.execute(f"LISTEN {CHANNEL}")
@@ -141,7 +144,7 @@ class _Sqlite(Database):
 
 
 def open_database(url: str) -> Database:
-    """Raises BadDatabase."""
+    """Raises BadDatabase and Unreachable."""
     scheme = urlsplit(url).scheme.partition("+")[0]  # as SQLAlchemy writes it, with the name of a library
     rest = url.partition(":")[2]
     if scheme in ("postgresql", "postgres"):
@@ -161,8 +164,10 @@ def _postgres(url: str) -> Database:
     try:
         made = _Postgres(psycopg.connect(url, connect_timeout=_CONNECT_SECONDS))
         made.listen()
+    except psycopg.ProgrammingError as error:
+        raise BadDatabase(f"the URL of the database cannot be read: {str(error).strip()}") from None
     except psycopg.Error as error:
-        raise BadDatabase(f"the database cannot be reached: {error}") from None
+        raise Unreachable(f"the database cannot be reached: {str(error).strip()}") from None
     return made
 
 
@@ -171,23 +176,40 @@ def _mariadb(url: str) -> Database:
         import pymysql
     except ImportError:
         raise _missing("pymysql", "mariadb") from None
-    parts = urlsplit(url)
+    options = _mariadb_options(url)
     try:
-        connection = pymysql.connect(
-            host=parts.hostname or "127.0.0.1",
-            port=parts.port or _MARIADB_PORT,
-            user=unquote(parts.username or ""),
-            password=unquote(parts.password or ""),
-            database=parts.path.lstrip("/"),
-            charset="utf8mb4",
-            connect_timeout=_CONNECT_SECONDS,
-        )
+        connection = pymysql.connect(**options, charset="utf8mb4", connect_timeout=_CONNECT_SECONDS)
         # Otherwise it would not see what others have committed while it waited for a lock.
         with connection.cursor() as cursor:
             cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
     except pymysql.Error as error:
-        raise BadDatabase(f"the database cannot be reached: {error}") from None
+        raise Unreachable(f"the database cannot be reached: {error}") from None
+    except OSError as error:  # of certificates; those of the network are among the others
+        raise BadDatabase(f"the certificates of the database's URL cannot be used: {error}") from None
     return _MariaDb(connection)
+
+
+def _mariadb_options(url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError as error:
+        raise BadDatabase(f"the URL of the database cannot be read: {error}") from None
+    options: dict[str, Any] = {
+        "host": parts.hostname or "127.0.0.1",
+        "port": port or _MARIADB_PORT,
+        "user": unquote(parts.username or ""),
+        "password": unquote(parts.password or ""),
+        "database": unquote(parts.path.lstrip("/")),
+    }
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "charset":  # SQLAlchemy's URLs often have it; it is always utf8mb4 here
+            continue
+        if name not in _MARIADB_TEXTS | _MARIADB_SWITCHES:
+            known = ", ".join(sorted(_MARIADB_TEXTS | _MARIADB_SWITCHES))
+            raise BadDatabase(f"{name!r} is no parameter of a MariaDB URL that is known here; {known} are")
+        options[name] = value.lower() in ("1", "true", "yes") if name in _MARIADB_SWITCHES else value
+    return options
 
 
 def _sqlite(url: str) -> Database:

@@ -14,6 +14,7 @@
         batch                 the number of the last batch
         rows_sent             the ids of its messages (JSON); they are deleted when the broker has them
         owner, lease_until    the relay that sends the messages of the shard
+        stopped               why no relay sends them: the broker has batches that are not known here
     posthouse_inbox           messages that a consumer has had
         consumer, message_id, received_at
     posthouse_inbox_version   the last version of an entity that a consumer has had
@@ -46,7 +47,11 @@ class _Types:
     bytes: str
     text: str
     json: str
+    id_text: str
+    """Compared exactly, blanks at the end included."""
     now_ms: str
+    name: str
+    """Of a new outbox: drawn when the statement runs."""
 
 
 _TYPES: Final = {
@@ -55,21 +60,28 @@ _TYPES: Final = {
         bytes="bytea",
         text="text",
         json="text",
+        id_text="varchar(200)",
         now_ms="(extract(epoch FROM clock_timestamp()) * 1000)::bigint",
+        name="'outbox-' || replace(gen_random_uuid()::text, '-', '')",
     ),
     Dialect.MARIADB: _Types(
         id="bigint AUTO_INCREMENT PRIMARY KEY",
         bytes="longblob",
         text="text",
         json="longtext",
-        now_ms="CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)",
+        id_text="varbinary(800)",
+        # Not of the local time, which comes twice when summer time ends.
+        now_ms="(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)",
+        name="concat('outbox-', replace(uuid(), '-', ''))",
     ),
     Dialect.SQLITE: _Types(
         id="integer PRIMARY KEY AUTOINCREMENT",
         bytes="blob",
         text="text",
         json="text",
+        id_text="varchar(200)",
         now_ms="CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)",
+        name="'outbox-' || lower(hex(randomblob(16)))",
     ),
 }
 _OUTBOX: Final = """
@@ -92,23 +104,27 @@ CREATE TABLE posthouse_outbox_shard (
     batch bigint NOT NULL,
     rows_sent {json} NOT NULL,
     owner varchar(200),
-    lease_until bigint NOT NULL
+    lease_until bigint NOT NULL,
+    stopped {text}
 )"""
 _INBOX: Final = """
 CREATE TABLE posthouse_inbox (
-    consumer varchar(200) NOT NULL,
-    message_id varchar(200) NOT NULL,
+    consumer {id_text} NOT NULL,
+    message_id {id_text} NOT NULL,
     received_at bigint NOT NULL,
     PRIMARY KEY (consumer, message_id)
 )"""
 _VERSIONS: Final = """
 CREATE TABLE posthouse_inbox_version (
-    consumer varchar(200) NOT NULL,
-    entity varchar(200) NOT NULL,
+    consumer {id_text} NOT NULL,
+    entity {id_text} NOT NULL,
     version bigint NOT NULL,
     PRIMARY KEY (consumer, entity)
 )"""
 _WAITING: Final = "CREATE INDEX posthouse_outbox_waiting ON posthouse_outbox (shard, id)"
+_ONLY_WAITING: Final = " WHERE failed IS NULL"
+"""Which MariaDB has not for an index."""
+_LATER: Final = "CREATE INDEX posthouse_outbox_later ON posthouse_outbox (deliver_at)"
 _RECEIVED: Final = "CREATE INDEX posthouse_inbox_received ON posthouse_inbox (consumer, received_at)"
 _NOTIFYING: Final = (
     f"""
@@ -128,14 +144,18 @@ def now_ms(dialect: Dialect) -> str:
     return _TYPES[dialect].now_ms
 
 
-def tables_of_outbox(dialect: Dialect, name: str) -> list[str]:
-    """The statements that create them. `name` is that of the outbox: new, and never used again."""
-    texts = [_filled(_OUTBOX, dialect), _filled(_SHARDS, dialect), _WAITING]
+def tables_of_outbox(dialect: Dialect) -> list[str]:
+    """The statements that create them. Wherever they run the outbox gets a name of its own."""
+    waiting = _WAITING if dialect is Dialect.MARIADB else _WAITING + _ONLY_WAITING
+    texts = [_filled(_OUTBOX, dialect), _filled(_SHARDS, dialect), waiting, _LATER]
     if dialect is Dialect.POSTGRESQL:
         texts += _NOTIFYING
-    rows = ", ".join(f"({shard}, '{name}', 0, '[]', 0)" for shard in range(SHARDS))
+    columns = "INSERT INTO posthouse_outbox_shard (shard, name, batch, rows_sent, lease_until)"
+    others = " UNION ALL ".join(f"SELECT {shard} AS shard" for shard in range(1, SHARDS))
+    texts.append(f"{columns} VALUES (0, {_TYPES[dialect].name}, 0, '[]', 0)")
     texts.append(
-        f"INSERT INTO posthouse_outbox_shard (shard, name, batch, rows_sent, lease_until) VALUES {rows}"
+        f"{columns} SELECT others.shard, first.name, 0, '[]', 0 FROM posthouse_outbox_shard first "
+        f"CROSS JOIN ({others}) others WHERE first.shard = 0"
     )
     return [text.strip() for text in texts]
 
@@ -146,7 +166,9 @@ def tables_of_inbox(dialect: Dialect) -> list[str]:
 
 def _filled(text: str, dialect: Dialect) -> str:
     types = _TYPES[dialect]
-    filled = text.format(id=types.id, bytes=types.bytes, text=types.text, json=types.json)
+    filled = text.format(
+        id=types.id, bytes=types.bytes, text=types.text, json=types.json, id_text=types.id_text
+    )
     if dialect is Dialect.MARIADB:  # ids are compared byte for byte, as elsewhere
         filled += " ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
     return filled

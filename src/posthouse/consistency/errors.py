@@ -5,9 +5,11 @@ ConsistencyError
 ├── UnknownConnection      no session or connection of a library that is known here
 ├── NoTransaction          the connection commits every statement by itself
 ├── DatabaseLost           the connection broke, or a statement failed: to be tried again on a new one
+│   └── Unreachable        no connection could be opened
 ├── BadDatabase            the URL, or what is there
 │   └── NoTables           'posthouse outbox init' was not run there
-└── LeaseLost              another relay has taken the shard
+├── LeaseLost              another relay has taken the shard
+└── BrokerAhead            the broker has batches that the database does not know
 """
 
 
@@ -31,6 +33,10 @@ class DatabaseLost(ConsistencyError):
     pass
 
 
+class Unreachable(DatabaseLost):
+    pass
+
+
 class BadDatabase(ConsistencyError):
     pass
 
@@ -40,4 +46,8 @@ class NoTables(BadDatabase):
 
 
 class LeaseLost(ConsistencyError):
+    pass
+
+
+class BrokerAhead(ConsistencyError):
     pass

@@ -10,7 +10,7 @@ The id of the message is a row of `posthouse_inbox`, written in the same transac
 neither, so a message that comes again changes nothing.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -18,12 +18,13 @@ from typing import Any, Final
 
 from posthouse.consistency.connections import Outcome, dialect_of, run, run_async
 from posthouse.consistency.dialects import Dialect, now_ms
-from posthouse.consistency.errors import BadMessage
+from posthouse.consistency.errors import BadMessage, UnknownConnection
 from posthouse.consistency.message_ids import message_id_of
 from posthouse.consistency.statements import Statement
 
 _LONGEST: Final = 200
 _MOST_VERSION: Final = (1 << 63) - 1
+_NOTHING: Final = Outcome(0)
 
 
 class Newness(StrEnum):
@@ -65,15 +66,19 @@ class Inbox:
     def once(self, connection: Any, message: Any) -> Iterator[bool]:
         """True for the first time. A consumer that gets the same message at the same time waits for the end
         of this transaction. Raises BadMessage, UnknownConnection and NoTransaction."""
-        yield run(connection, self._statements.arrival(connection, message)).changed == 1
+        yield _is_first(run(connection, self._statements.arrival(connection, message)))
 
     def latest(self, connection: Any, entity: str, version: int) -> Update:
         """True if the version is newer than all before: it is stored then. Late and repeated ones are to be
         dropped."""
         _check_version(entity, version)
-        if run(connection, self._statements.first_version(connection, entity, version)).changed == 1:
-            return Update(newness=Newness.NEW, version=version, before=None)
-        update = _compared(run(connection, self._statements.known_version(connection, entity)), version)
+        known = self._statements.known_version(connection, entity)
+        before = _NOTHING if _inserts_first(connection) else run(connection, known)
+        if not before.rows:
+            if _is_first(run(connection, self._statements.first_version(connection, entity, version))):
+                return Update(newness=Newness.NEW, version=version, before=None)
+            before = run(connection, known)
+        update = _compared(before, version)
         if update:
             run(connection, self._statements.next_version(entity, version))
         return update
@@ -92,16 +97,18 @@ class AsyncInbox:
     @asynccontextmanager
     async def once(self, connection: Any, message: Any) -> AsyncIterator[bool]:
         outcome = await run_async(connection, self._statements.arrival(connection, message))
-        yield outcome.changed == 1
+        yield _is_first(outcome)
 
     async def latest(self, connection: Any, entity: str, version: int) -> Update:
         _check_version(entity, version)
-        first = await run_async(connection, self._statements.first_version(connection, entity, version))
-        if first.changed == 1:
-            return Update(newness=Newness.NEW, version=version, before=None)
-        update = _compared(
-            await run_async(connection, self._statements.known_version(connection, entity)), version
-        )
+        known = self._statements.known_version(connection, entity)
+        before = _NOTHING if _inserts_first(connection) else await run_async(connection, known)
+        if not before.rows:
+            first = await run_async(connection, self._statements.first_version(connection, entity, version))
+            if _is_first(first):
+                return Update(newness=Newness.NEW, version=version, before=None)
+            before = await run_async(connection, known)
+        update = _compared(before, version)
         if update:
             await run_async(connection, self._statements.next_version(entity, version))
         return update
@@ -152,8 +159,24 @@ def _inserted_once(dialect: Dialect, text: str) -> str:
     return f"INSERT INTO {text} ON CONFLICT DO NOTHING"
 
 
+def _inserts_first(connection: Any) -> bool:
+    # SQLite's writers exclude each other, but only from their first write on. In MariaDB an insert that is
+    # ignored locks the row for reading: two consumers would wait for each other to change it.
+    return dialect_of(connection) is Dialect.SQLITE
+
+
+def _is_first(outcome: Outcome) -> bool:
+    if outcome.changed not in (0, 1):
+        raise UnknownConnection(
+            f"the connection counts {outcome.changed} rows after an insert; whether the message "
+            "is new is not known; do not use a pipeline here"
+        )
+    return outcome.changed == 1
+
+
 def _compared(known: Outcome, version: int) -> Update:
-    [[before]] = known.rows
+    [row] = known.rows
+    before = next(iter(row.values())) if isinstance(row, Mapping) else row[0]
     newness = Newness.NEW if version > before else Newness.LATE
     if version == before:
         newness = Newness.REPEATED

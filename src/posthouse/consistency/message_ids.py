@@ -7,7 +7,10 @@ from posthouse.consistency.errors import BadMessage
 
 HEADER: Final = "amqp.message-id"
 """That all protocols of Posthouse know: AMQP clients see the property `message_id`."""
-_HEADERS: Final = (HEADER, "UNIQ_KEY", "webhook-id", "ce_id")
+_SOURCE: Final = "ce_source"
+_EVENT: Final = "ce_id"
+"""Of a CloudEvent: unique among those of one source only."""
+_HEADERS: Final = (HEADER, "UNIQ_KEY", "webhook-id", _EVENT)
 _ADVICE: Final = "pass its id as text"
 
 
@@ -45,11 +48,22 @@ def _from_headers(headers: Any) -> str | None:
         pairs = headers
     else:
         return None
-    found = {name: value for name, value in pairs if name in _HEADERS}
-    return next((text for name in _HEADERS if (text := _text(found.get(name)))), None)
+    found = {name: text for name, value in pairs if (text := _text(value))}
+    if _EVENT in found and _SOURCE in found:
+        found[_EVENT] = f"{found[_SOURCE]}/{found[_EVENT]}"
+    return next((found[name] for name in _HEADERS if name in found), None)
 
 
 def _text(value: Any) -> str | None:
     if isinstance(value, bytes):
-        value = value.decode(errors="replace")
+        value = _decoded(value)
     return value if isinstance(value, str) and value else None
+
+
+def _decoded(value: bytes) -> str:
+    """Different ids stay different: those that databases do not take for text are shown in hexadecimal."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        return f"hex:{value.hex()}"
+    return f"hex:{value.hex()}" if "\0" in text else text

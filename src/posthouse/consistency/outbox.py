@@ -55,7 +55,7 @@ class Outbox:
         seconds since 1970; the message is not sent before. Raises BadMessage, UnknownConnection and
         NoTransaction.
         """
-        id = message_id or str(uuid.uuid4())
+        id = str(uuid.uuid4()) if message_id is None else message_id
         run(connection, _insert(connection, id, topic, value, key, headers, deliver_at))
         return id
 
@@ -75,7 +75,7 @@ class AsyncOutbox:
         message_id: str | None = None,
     ) -> str:
         """See Outbox.publish."""
-        id = message_id or str(uuid.uuid4())
+        id = str(uuid.uuid4()) if message_id is None else message_id
         await run_async(connection, _insert(connection, id, topic, value, key, headers, deliver_at))
         return id
 
@@ -125,7 +125,7 @@ def _encoded(value: Content) -> bytes | None:
         encoded = value.encode()
     else:
         try:
-            encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+            encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise BadMessage(f"the value is no JSON: {error}; encode it before") from None
     if encoded is not None and len(encoded) > LARGEST:
@@ -135,13 +135,21 @@ def _encoded(value: Content) -> bytes | None:
 
 def _encoded_headers(headers: Headers) -> str:
     pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return json.dumps([[name, _header(value)] for name, value in pairs], ensure_ascii=False)
+    return json.dumps([[_name(name), _header(value)] for name, value in pairs], ensure_ascii=False)
 
 
-def _header(value: bytes | str | None) -> object:
+def _name(name: object) -> str:
+    if not isinstance(name, str):
+        raise BadMessage(f"the name of a header is text, not {name!r}")
+    return name
+
+
+def _header(value: object) -> object:
     """Text as it is, because people look at the table; bytes as {"base64": …}."""
     if value is None or isinstance(value, str):
         return value
+    if not isinstance(value, bytes):
+        raise BadMessage(f"the value of a header is bytes, text or None, not {value!r}; encode it before")
     return {"base64": b64encode(value).decode()}
 
 

@@ -9,10 +9,13 @@ from typing import Any, Final
 
 from posthouse.consistency.databases import Database
 from posthouse.consistency.dialects import now_ms, tables_of_inbox, tables_of_outbox
-from posthouse.consistency.errors import LeaseLost, NoTables
+from posthouse.consistency.errors import BadDatabase, LeaseLost, NoTables
 
 _LONGEST_REASON: Final = 1000
 _COLUMNS: Final = "id, message_id, topic, message_key, value, headers"
+_SIZE: Final = "coalesce(length(value), 0) + coalesce(length(message_key), 0) + length(headers)"
+_BATCH_BYTES: Final = 8 * 1024 * 1024
+"""Of a batch with more than one message: a relay has it in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +34,20 @@ class Batch:
 
     number: int
     messages: Sequence[OutboxMessage]
+    is_new: bool
+    """It was made by this relay just now: the broker cannot have it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardTurn:
+    """What a relay finds that has leased a shard."""
+
+    name: str
+    """Of the shard, at the broker."""
+    number: int
+    """Of the last batch."""
+    under_way: Batch | None
+    """The last batch, if it may or may not have been sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,20 +68,18 @@ class OutboxTable:
         self._lease_ms = int(lease_seconds * 1000)
         self._now = now_ms(database.dialect)
 
-    def name(self) -> str:
-        """Of the outbox, at the broker."""
+    def check(self) -> None:
+        """Raises NoTables."""
         with self._database.transaction():
             rows = self._database.run("SELECT name FROM posthouse_outbox_shard WHERE shard = 0").rows
         if not rows:
             raise NoTables("the outbox has no shards; drop its tables, and run 'posthouse outbox init' again")
-        name: str = rows[0][0]
-        return name
 
     def busy_shards(self) -> list[int]:
-        """With messages that are due, or a batch that may not have been sent, and of no other relay."""
+        """Of no other relay, with messages that are due or a batch that may not have been sent."""
         text = (
             "SELECT shard FROM posthouse_outbox_shard "
-            f"WHERE (owner IS NULL OR owner = ? OR lease_until < {self._now}) "
+            f"WHERE stopped IS NULL AND (owner IS NULL OR owner = ? OR lease_until < {self._now}) "
             "AND (rows_sent <> '[]' OR shard IN (SELECT shard FROM posthouse_outbox "
             f"WHERE failed IS NULL AND (deliver_at IS NULL OR deliver_at <= {self._now}))) ORDER BY shard"
         )
@@ -85,28 +100,80 @@ class OutboxTable:
         with self._database.transaction():
             self._database.run(text, [shard, self._owner])
 
-    def batch_under_way(self, shard: int) -> Batch | None:
-        """That may or may not have been sent. Raises LeaseLost."""
+    def turn(self, shard: int) -> ShardTurn:
+        """Raises LeaseLost."""
         with self._database.transaction():
-            number, rows = self._renewed(shard)
-            return Batch(number=number, messages=self._of_rows(rows)) if rows else None
+            name, number, rows = self._renewed(shard)
+            messages = self._of_rows(rows) if rows else []  # there are none if somebody has deleted them
+        under_way = Batch(number=number, messages=messages, is_new=False) if messages else None
+        return ShardTurn(name=f"{name}.{shard}", number=number, under_way=under_way)
+
+    def renew(self, shard: int) -> None:
+        """Raises LeaseLost."""
+        with self._database.transaction():
+            self._renewed(shard)
 
     def next_batch(self, shard: int, most: int) -> Batch | None:
         """The messages of the batch before are removed: the broker has them. None if nothing is due. Raises
         LeaseLost."""
         text = (
-            f"SELECT {_COLUMNS} FROM posthouse_outbox WHERE shard = ? AND failed IS NULL "
+            f"SELECT id, {_SIZE} FROM posthouse_outbox WHERE shard = ? AND failed IS NULL "
             f"AND (deliver_at IS NULL OR deliver_at <= {self._now}) ORDER BY id LIMIT {most}"
         )
         with self._database.transaction():
-            number, sent = self._renewed(shard)
+            _, number, sent = self._renewed(shard)
             self._remove(sent)
-            found = [_message(row) for row in self._database.run(text, [shard]).rows]
+            rows = _first_of(self._database.run(text, [shard]).rows)
+            found = self._of_rows(rows) if rows else []
             if found:
                 number += 1
             if found or sent:
                 self._note(shard, number, [each.row for each in found])
-        return Batch(number=number, messages=found) if found else None
+        return Batch(number=number, messages=found, is_new=True) if found else None
+
+    def finish(self, shard: int) -> None:
+        """The broker has the last batch: its messages are removed. Raises LeaseLost."""
+        with self._database.transaction():
+            _, number, sent = self._renewed(shard)
+            self._remove(sent)
+            self._note(shard, number, [])
+
+    def stop(self, shard: int, reason: str, withdrawn: Batch | None) -> None:
+        """No relay sends its messages until the outbox has a new name. `withdrawn` is a batch that was not
+        sent, though the broker has one with its number. Raises LeaseLost."""
+        with self._database.transaction():
+            self._renewed(shard)
+            if withdrawn is not None:
+                self._note(shard, withdrawn.number - 1, [])
+            text = "UPDATE posthouse_outbox_shard SET stopped = ?, owner = NULL WHERE shard = ?"
+            self._database.run(text, [reason[:_LONGEST_REASON], shard])
+
+    def stopped(self) -> list[tuple[int, str]]:
+        """Shards, and why."""
+        text = "SELECT shard, stopped FROM posthouse_outbox_shard WHERE stopped IS NOT NULL ORDER BY shard"
+        with self._database.transaction():
+            return [(shard, reason) for shard, reason in self._database.run(text).rows]
+
+    def rename(self) -> str:
+        """Begin again under a name that the broker does not know; returns it. What is in the table is sent
+        under it. Raises BadDatabase while a relay has a lease."""
+        name = f"outbox-{uuid.uuid4().hex}"
+        leased = (
+            "SELECT count(*) FROM posthouse_outbox_shard "
+            f"WHERE owner IS NOT NULL AND lease_until > {self._now}"
+        )
+        with self._database.transaction():
+            # Locks all rows before it looks at their leases: no relay gets one in between.
+            text = "UPDATE posthouse_outbox_shard SET name = ?, batch = 0, rows_sent = '[]', stopped = NULL"
+            self._database.run(text, [name])
+            [[relays]] = self._database.run(leased).rows
+            if relays:
+                raise BadDatabase(
+                    "a relay is sending messages of the outbox; stop it, and try again after 30 s"
+                )
+            # A relay that wakes up after its lease must not go on under the old name.
+            self._database.run("UPDATE posthouse_outbox_shard SET owner = NULL")
+        return name
 
     def set_aside(self, shard: int, batch: Batch, reasons: Mapping[int, str]) -> Batch | None:
         """Leave out messages of a batch that was not sent, by their rows. The others keep its number; None if
@@ -118,7 +185,7 @@ class OutboxTable:
                 text = "UPDATE posthouse_outbox SET failed = ? WHERE id = ?"
                 self._database.run(text, [reason[:_LONGEST_REASON], row])
             self._note(shard, batch.number, [each.row for each in kept])
-        return Batch(number=batch.number, messages=kept) if kept else None
+        return Batch(number=batch.number, messages=kept, is_new=False) if kept else None
 
     def retry_failed(self) -> int:
         with self._database.transaction():
@@ -156,8 +223,9 @@ class OutboxTable:
             [[left]] = self._database.run(text).rows
         return None if left is None else max(0, left)
 
-    def _renewed(self, shard: int) -> tuple[int, list[int]]:
-        """The number of the last batch, and its rows. The row of the shard is locked from here on."""
+    def _renewed(self, shard: int) -> tuple[str, int, list[int]]:
+        """The name of the outbox, the number of the last batch, and its rows. The row of the shard is locked
+        from here on."""
         text = (
             f"UPDATE posthouse_outbox_shard SET lease_until = {self._now} + ? WHERE shard = ? AND owner = ?"
         )
@@ -165,13 +233,13 @@ class OutboxTable:
         # nothing: the row is read, too.
         self._database.run(text, [self._lease_ms, shard, self._owner])
         rows = self._database.run(
-            "SELECT batch, rows_sent FROM posthouse_outbox_shard WHERE shard = ? AND owner = ?",
+            "SELECT name, batch, rows_sent FROM posthouse_outbox_shard WHERE shard = ? AND owner = ?",
             [shard, self._owner],
         ).rows
         if not rows:
             raise LeaseLost(f"shard {shard} of the outbox belongs to another relay now")
-        [[number, sent]] = rows
-        return number, json.loads(sent)
+        [[name, number, sent]] = rows
+        return name, number, json.loads(sent)
 
     def _note(self, shard: int, number: int, rows: Sequence[int]) -> None:
         text = "UPDATE posthouse_outbox_shard SET batch = ?, rows_sent = ? WHERE shard = ?"
@@ -191,12 +259,20 @@ class OutboxTable:
 def init(database: Database) -> None:
     """Make the tables of outbox and inbox."""
     with database.transaction():
-        for text in (*tables_of_outbox(database.dialect, new_name()), *tables_of_inbox(database.dialect)):
+        for text in (*tables_of_outbox(database.dialect), *tables_of_inbox(database.dialect)):
             database.run(text)
 
 
-def new_name() -> str:
-    return f"outbox-{uuid.uuid4().hex}"
+def _first_of(sizes: Sequence[Sequence[int]]) -> list[int]:
+    """The first rows that have no more bytes than a batch may have, and at least one."""
+    rows: list[int] = []
+    total = 0
+    for row, size in sizes:
+        total += size
+        if rows and total > _BATCH_BYTES:
+            break
+        rows.append(row)
+    return rows
 
 
 def _message(row: Sequence[Any]) -> OutboxMessage:

@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -18,6 +19,8 @@ POLL_SECONDS: Final = 1.0
 """Where the database does not tell of new messages, or that was lost."""
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 10.0
+_LONGEST_WAIT: Final = 0.5
+"""In one call to the database."""
 
 
 class Relaying:
@@ -46,7 +49,7 @@ class Relaying:
             return self._relay(database)[1].send_all()
 
     def run(self) -> None:
-        """Until `stop`. Raises BadDatabase if there is no outbox at the first look."""
+        """Until `stop`. Raises BadDatabase."""
         pause = _FIRST_PAUSE
         while not self.stop.is_set():
             sent_before = self.counts.batches
@@ -66,8 +69,19 @@ class Relaying:
         while not self.stop.is_set():
             relay.send_all()
             due_in = table.due_in_ms()
-            database.wait(self._poll_seconds if due_in is None else min(self._poll_seconds, due_in / 1000))
+            seconds = self._poll_seconds if due_in is None else min(self._poll_seconds, due_in / 1000)
+            self._wait(database, seconds)
+
+    def _wait(self, database: Database, seconds: float) -> None:
+        """In slices, because `stop` may be set meanwhile."""
+        until = time.monotonic() + seconds
+        while not self.stop.is_set() and (left := until - time.monotonic()) > 0:
+            if database.wait(min(left, _LONGEST_WAIT)):
+                break
 
     def _relay(self, database: Database) -> tuple[OutboxTable, Relay]:
         table = OutboxTable(database, self._owner, lease_seconds=self._lease_seconds)
-        return table, Relay(table, self._target, self.counts)
+        relay = Relay(table, self._target, self.counts, stop=self.stop)
+        for shard, reason in table.stopped():
+            log.error("outbox: shard %d is stopped: %s", shard, reason)
+        return table, relay
