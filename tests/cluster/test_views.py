@@ -8,11 +8,11 @@ import httpx
 from posthouse.node import Node
 from posthouse.testing import AsyncBroker
 from tests.cli.programs import inside
-from tests.cluster.nodes import nodes, until
+from tests.cluster.nodes import CALM, nodes, until
 
 
 async def test_brokers_by_http_and_in_metrics(url: str) -> None:
-    async with nodes(url, "a", "b", rack="east") as (first, second), httpx.AsyncClient() as http:
+    async with nodes(url, "a", "b", times=CALM, rack="east") as (first, second), httpx.AsyncClient() as http:
         await until(lambda: len(first.view.brokers) == 2)
         for each in (first, second):
             admin = f"http://{each.listeners['admin']}"
@@ -21,14 +21,14 @@ async def test_brokers_by_http_and_in_metrics(url: str) -> None:
             assert told == [(1, "a", "coordinator", "east"), (2, "b", "member", "east")]
             assert found["brokers"][1]["addresses"]["kafka"] == str(second.listeners["kafka"])
             assert found["epoch"] == 1
-            assert 0 < found["lease_seconds"] <= 1
+            assert 0 < found["lease_seconds"] <= CALM.seconds
             settings = (await http.get(f"{admin}/v1/settings")).json()["settings"]
             shown = {each["name"]: each["value"] for each in settings}
             assert shown["database"] == url
 
 
 async def test_each_broker_has_metrics_of_its_own(url: str) -> None:
-    async with nodes(url, "a", "b") as (first, second), httpx.AsyncClient() as http:
+    async with nodes(url, "a", "b", times=CALM) as (first, second), httpx.AsyncClient() as http:
         await until(lambda: len(first.view.brokers) == 2)
 
         async def metrics(each: Node) -> list[str]:
@@ -46,7 +46,7 @@ async def test_each_broker_has_metrics_of_its_own(url: str) -> None:
 
 
 async def test_brokers_on_the_command_line(url: str) -> None:
-    async with nodes(url, "a", "b") as (first, second):
+    async with nodes(url, "a", "b", times=CALM) as (first, second):
         await until(lambda: len(first.view.brokers) == 2)
         admin = str(second.listeners["admin"])
         done = await asyncio.to_thread(inside, "broker", "list", admin=admin)
