@@ -148,7 +148,7 @@ test-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## the client and cr
 	    tests/tools/test_cluster.py tests/cli/test_cli_storage.py tests/spark/segments
 
 # Six workers for two cores: tests with Spark, with real clients and with faults wait most of the time.
-pytest: $(BIN)/.dev postgres iproute rabbitmqadmin build/versitygw
+pytest: $(BIN)/.dev postgres iproute rabbitmqadmin
 	$(BIN)/pytest -n 6 --dist loadgroup --durations 40
 
 # The suite of outbox and inbox on MariaDB, too.
