@@ -323,6 +323,12 @@ class Settings:
     transaction_max_timeout_ms: int = _setting(
         900_000, int, "Longest transaction timeout that a producer may ask for."
     )
+    transaction_two_phase_commit_enable: bool = _setting(
+        False,
+        parse_boolean,
+        "Allow two-phase commits: their transactions have no timeout, and hold back readers until they are "
+        "decided.",
+    )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
     log_format: str = _setting(
         "text", parse_log_format, "Format of log lines: text, or json with one object per line."

@@ -41,7 +41,7 @@ APIS = (
     ApiRange(19, "create_topics", 2, 7),
     ApiRange(20, "delete_topics", 1, 6),
     ApiRange(21, "delete_records", 0, 2),
-    ApiRange(22, "init_producer_id", 0, 5),
+    ApiRange(22, "init_producer_id", 0, 6),
     ApiRange(23, "offset_for_leader_epoch", 2, 4),
     ApiRange(24, "add_partitions_to_txn", 0, 5),
     ApiRange(25, "add_offsets_to_txn", 0, 4),

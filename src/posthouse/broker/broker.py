@@ -170,6 +170,7 @@ class Broker:
             ids,
             held_transactions,
             max_timeout_ms=settings.transaction_max_timeout_ms,
+            allow_two_phase=settings.transaction_two_phase_commit_enable,
             apply_offsets=self.groups.offsets.apply_transaction,
             refer=sources.refer_committed,
         )

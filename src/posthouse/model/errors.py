@@ -21,6 +21,7 @@ PosthouseError
 │   ├── AlreadyDecided         a half message whose producer has decided otherwise before
 │   ├── NameTaken              another half message of the group has this name
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
+│   ├── TwoPhaseDisabled       the broker is not set to allow transactions without a timeout
 │   ├── InvalidTimeout
 │   ├── OffsetOutOfRange
 │   ├── NotLeased              an acknowledgement by a member that does not hold the record
@@ -151,6 +152,10 @@ class NameTaken(BadRequest):
 
 
 class UnknownProducerId(BadRequest):
+    pass
+
+
+class TwoPhaseDisabled(BadRequest):
     pass
 
 

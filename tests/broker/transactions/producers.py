@@ -8,6 +8,7 @@ from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.topics import NewTopic
+from posthouse.broker.transactions.producer_starts import NewProducer
 from posthouse.broker.transactions.requests import TransactionalRequest, TransactionalWriter
 from posthouse.broker.transactions.transaction import ProducerIdentity
 from posthouse.model.clock import ManualClock
@@ -83,7 +84,10 @@ class Bench:
         self.broker = self._broker()
 
     def _broker(self) -> Broker:
-        return Broker(self.storage, Settings(memory=True, retention_check_seconds=3600), self.clock)
+        settings = Settings(
+            memory=True, retention_check_seconds=3600, transaction_two_phase_commit_enable=True
+        )
+        return Broker(self.storage, settings, self.clock)
 
     async def start(self, topic: str = "t", partitions: int = 2) -> None:
         await self.broker.start()
@@ -178,10 +182,24 @@ class Client:
             epoch_per_transaction=self.epoch_per_transaction,
         )
 
-    async def init(self, *, timeout_ms: int = TIMEOUT_MS, again: bool = False) -> ProducerIdentity:
+    async def init(
+        self, *, timeout_ms: int = TIMEOUT_MS, again: bool = False, two_phase: bool = False
+    ) -> ProducerIdentity:
         expected = self.producer if again else None
-        self._be(await self.bench.broker.transactions.init_producer(self.id, timeout_ms, expected))
+        transactions = self.bench.broker.transactions
+        self._be(await transactions.init_producer(self.id, timeout_ms, expected, "ann", two_phase=two_phase))
         return self.producer
+
+    async def resume(
+        self, *, expected: ProducerIdentity | None = None, two_phase: bool = True
+    ) -> ProducerIdentity | None:
+        """The identity of the transaction that is prepared now."""
+        new = NewProducer(
+            id=self.id, timeout_ms=TIMEOUT_MS, expected=expected, owner="ann", is_two_phase=two_phase
+        )
+        resumed = await self.bench.broker.transactions.resume_producer(new)
+        self._be(resumed.producer)
+        return resumed.prepared
 
     def _be(self, producer: ProducerIdentity) -> None:
         if producer != self.producer:

@@ -15,6 +15,7 @@ class Operation(StrEnum):
     DESCRIBE_CONFIGS = "describe-configs"
     ALTER_CONFIGS = "alter-configs"
     IDEMPOTENT_WRITE = "idempotent-write"
+    TWO_PHASE_COMMIT = "two-phase-commit"
 
 
 class Kind(StrEnum):
@@ -61,7 +62,7 @@ POSSIBLE: dict[Kind, frozenset[Operation]] = {
             _O.IDEMPOTENT_WRITE,
         }
     ),
-    Kind.TRANSACTIONAL_ID: frozenset({_O.WRITE, _O.DESCRIBE}),
+    Kind.TRANSACTIONAL_ID: frozenset({_O.WRITE, _O.DESCRIBE, _O.TWO_PHASE_COMMIT}),
 }
 """The operations that apply to each kind of resource."""
 

@@ -167,6 +167,8 @@ class CommitSets:
             for each in self._ids.under(name)
             if each.id not in known
             and not each.is_busy
+            # The transaction of a two-phase commit waits for the decision of its own owner.
+            and not (each.work is not None and each.is_two_phase)
             and (each.work is not None or each.outcome is TransactionState.EMPTY)
             and _belongs(each.id, name)
         ]

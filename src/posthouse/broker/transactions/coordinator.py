@@ -22,6 +22,7 @@ from posthouse.broker.transactions.admissions import admissions, load_admissions
 from posthouse.broker.transactions.commit_sets import CommitSets
 from posthouse.broker.transactions.ending import Ending, abort_hanging
 from posthouse.broker.transactions.producer_ids import ProducerIds
+from posthouse.broker.transactions.producer_starts import NewProducer, ProducerStarts
 from posthouse.broker.transactions.request_order import Arrival, RequestOrder, RequestOrigin
 from posthouse.broker.transactions.requests import TransactionalRequest
 from posthouse.broker.transactions.transaction import (
@@ -35,10 +36,15 @@ from posthouse.broker.transactions.transaction import (
 )
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
 from posthouse.broker.transactions.transitions import Refer, Transitions
+from posthouse.broker.transactions.two_phase import (
+    ResumedProducer,
+    TwoPhaseCommits,
+    check_not_prepared,
+    check_open,
+)
 from posthouse.model.clock import Clock
 from posthouse.model.errors import (
     ConcurrentTransaction,
-    InvalidTimeout,
     InvalidTransaction,
     NotCoordinator,
     ProducerFenced,
@@ -60,7 +66,6 @@ IDLE_MS = 7 * 24 * 3600 * 1000
 """Retention of unused transactional ids."""
 
 _ENDED = (TransactionState.COMMITTED, TransactionState.ABORTED)
-_RESUMABLE = (TransactionState.EMPTY, *_ENDED)
 
 
 class Transactions:
@@ -72,13 +77,13 @@ class Transactions:
         held: HeldScopes,
         *,
         max_timeout_ms: int,
+        allow_two_phase: bool,
         apply_offsets: Callable[[Sequence[Put]], None],
         refer: Refer,
     ) -> None:
         """`apply_offsets` makes committed offsets visible."""
         self._storage = storage
         self._clock = clock
-        self._max_timeout_ms = max_timeout_ms
         self.producer_ids = ProducerIds(storage)
         self.ids = ids
         self._held = held
@@ -86,6 +91,18 @@ class Transactions:
             storage, clock, ids, self.producer_ids, apply_offsets=apply_offsets, refer=refer
         )
         self.commit_sets = CommitSets(self.ids, self.transitions, held)
+        self._two_phase = TwoPhaseCommits(storage, ids, self.transitions)
+        self._starts = ProducerStarts(
+            storage,
+            clock,
+            ids,
+            held,
+            self.transitions,
+            self.producer_ids,
+            self._two_phase,
+            max_timeout_ms=max_timeout_ms,
+            allow_two_phase=allow_two_phase,
+        )
 
     def serves(self, id: str) -> bool:
         """Whether this broker coordinates the transactional id."""
@@ -157,61 +174,32 @@ class Transactions:
         await self.transitions.settled()
 
     async def init_producer(
-        self, id: str | None, timeout_ms: int, expected: ProducerIdentity | None = None, owner: str = ""
+        self,
+        id: str | None,
+        timeout_ms: int,
+        expected: ProducerIdentity | None = None,
+        owner: str = "",
+        *,
+        two_phase: bool = False,
     ) -> ProducerIdentity:
-        """A producer's first step. Fences earlier producers with the same transactional id.
+        """A producer's first step. Fences earlier producers with the same transactional id, and aborts what
+        they have open.
 
         With `expected` an active producer asks for its next epoch. Without a transactional id the producer
         belongs to its `owner`.
         """
         if id is None:
             return ProducerIdentity(await self.producer_ids.take(owner), 0)
-        if not 0 < timeout_ms <= self._max_timeout_ms:
-            raise InvalidTimeout(f"a transaction may take 1 to {self._max_timeout_ms} ms, not {timeout_ms}")
-        self._held.check(id)
-        return await self.transitions.undisturbed(self._init_producer(id, timeout_ms, expected))
-
-    async def _init_producer(
-        self, id: str, timeout_ms: int, expected: ProducerIdentity | None
-    ) -> ProducerIdentity:
-        transaction = self.ids.find(id)
-        if transaction is None:
-            return await self._first_producer(id, timeout_ms)
-        with self.transitions.exclusively(transaction):
-            if expected is not None and expected != transaction.producer:
-                if expected == transaction.previous and transaction.state in _RESUMABLE:
-                    # The answer was lost, or its transaction timed out: it has a new epoch already.
-                    return transaction.producer
-                raise ProducerFenced(f"transactional id {id!r} belongs to another producer by now")
-            after = replace(
-                transaction,
-                producer=await self.transitions.successor(transaction.producer),
-                previous=NO_PRODUCER if expected is None else expected,
-                timeout_ms=timeout_ms,
-                outcome=TransactionState.EMPTY,
-            )
-            await self._conclude(transaction, after, commit=False)
-        return after.producer
-
-    async def _first_producer(self, id: str, timeout_ms: int) -> ProducerIdentity:
-        transaction = Transaction(
-            id=id,
-            producer=NO_PRODUCER,
-            timeout_ms=timeout_ms,
-            changed_ms=self._clock.now_ms(),
-            may_be_shared=self._storage.is_shared,
+        new = NewProducer(
+            id=id, timeout_ms=timeout_ms, expected=expected, owner=owner, is_two_phase=two_phase
         )
-        # Added at once, so that a second caller does not create another.
-        self.ids.keep(transaction)
-        try:
-            with self.transitions.exclusively(transaction):
-                transaction.producer = ProducerIdentity(await self.producer_ids.take(), 0)
-                await self._storage.commit([transaction.put()])
-                self.ids.keep(transaction)
-        except BaseException:
-            self.ids.forget(transaction)
-            raise
-        return transaction.producer
+        self._starts.check(new)
+        return await self.transitions.undisturbed(self._starts.init(new))
+
+    async def resume_producer(self, new: NewProducer) -> ResumedProducer:
+        """The same, but an open transaction is prepared and not aborted: see `two_phase`."""
+        self._starts.check(new)
+        return await self.transitions.undisturbed(self._starts.resume(new))
 
     async def add_partitions(
         self, request: TransactionalRequest, partitions: Collection[PartitionId]
@@ -323,9 +311,10 @@ class Transactions:
         """Abort what this producer has open in the partition, as an administrator asked. Raises
         NotCoordinator, in a cluster, if another broker coordinates its transaction."""
         for transaction in self.ids.open():
-            if transaction.producer.producer_id == producer.producer_id and self.serves(transaction.id):
-                if transaction.producer != producer:
-                    raise ProducerFenced(f"the producer has epoch {transaction.producer.epoch}")
+            writer = transaction.writer
+            if writer.producer_id == producer.producer_id and self.serves(transaction.id):
+                if writer != producer:
+                    raise ProducerFenced(f"the producer has epoch {writer.epoch}")
                 await self.transitions.undisturbed(self._fence(transaction))
                 return
         owner = await self.owner_of(producer)
@@ -345,15 +334,31 @@ class Transactions:
         else:
             stored = await shared.of_space(Space.TRANSACTIONS)
             known = [decode_transaction(key, value) for key, value in stored.items()]
-        return next((each.id for each in known if each.producer.producer_id == producer.producer_id), None)
+        wanted = producer.producer_id
+        return next(
+            (each.id for each in known if wanted in (each.producer.producer_id, each.writer.producer_id)),
+            None,
+        )
 
-    async def abort_open(self, id: str) -> None:
+    async def abort_open(self, id: str, expected: ProducerIdentity | None = None) -> None:
         """Abort the open transaction of an id, on an administrator's word, and fence its producer. Raises
         NotCoordinator."""
         transaction = self.get(id)
-        if transaction.work is None:
-            raise InvalidTransaction(f"{id!r} has no open transaction")
-        await self.transitions.undisturbed(self._fence(transaction))
+        check_open(transaction, expected)
+        if transaction.is_two_phase:
+            await self._decide(transaction, expected, commit=False)
+        else:
+            await self.transitions.undisturbed(self._fence(transaction))
+
+    async def commit_open(self, id: str, expected: ProducerIdentity | None = None) -> None:
+        """Commit the transaction of a two-phase commit, on an administrator's word. Raises NotCoordinator."""
+        await self._decide(self.get(id), expected, commit=True)
+
+    async def _decide(
+        self, transaction: Transaction, expected: ProducerIdentity | None, *, commit: bool
+    ) -> None:
+        step = self._two_phase.decide(transaction, expected, commit=commit)
+        await self.transitions.undisturbed(step)
 
     async def abort_expired(self) -> None:
         """Abort transactions that exceeded their timeout. The producer cannot write any more before it has
@@ -362,6 +367,8 @@ class Transactions:
             work = transaction.work
             if work is None or transaction.is_busy or not self._is_current(transaction):
                 continue
+            if transaction.is_two_phase:
+                continue  # only its owner decides
             if self._seconds_open(work) * 1000 >= transaction.timeout_ms:
                 log.warning(
                     "transactional id %r: aborting its transaction, open longer than its timeout of %d ms",
@@ -427,8 +434,10 @@ class Transactions:
         return transaction.work
 
     def _checked(self, request: TransactionalRequest) -> Transaction:
+        """To add something to its transaction."""
         transaction = self._of(request)
         self._check_producer(transaction, request)
+        check_not_prepared(transaction)
         return transaction
 
     def _of(self, request: TransactionalRequest) -> Transaction:
@@ -460,7 +469,9 @@ class Transactions:
     ) -> None:
         """Raises if the request may be late. `alone`: a second connection may not follow the first."""
         arrival = order.judge(origin)
-        if arrival is Arrival.SUCCEEDS and alone and transaction.work is not None:
+        is_unclear = arrival is Arrival.SUCCEEDS and alone and transaction.work is not None
+        if is_unclear and not transaction.is_two_phase:
+            assert transaction.work is not None
             log.warning(
                 "transactional id %r: aborting its transaction, because two connections use the id; give "
                 "each producer an id of its own",
@@ -468,7 +479,7 @@ class Transactions:
             )
             transaction.work.is_doubtful = True
             self.transitions.start(self._give_up(transaction))
-        elif arrival is not Arrival.LATE:
+        elif arrival is not Arrival.LATE and not is_unclear:
             order.follow(origin)
             return
         raise ProducerFenced(f"a request of {transaction.id!r} came too late, or from another client")

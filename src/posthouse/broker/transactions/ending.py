@@ -61,8 +61,8 @@ def _markers(view: PartitionView, ending: Ending, left: Collection[PartitionId])
     if transaction.work is None:
         return []
     writer = after.producer
-    if writer.producer_id != transaction.producer.producer_id:
-        writer = transaction.producer.next_epoch
+    if writer.producer_id != transaction.writer.producer_id:
+        writer = transaction.writer.next_epoch
     return [
         # A partition with a later epoch refuses the marker: it has no record of this transaction.
         end_marker(

@@ -49,21 +49,22 @@ class _Seen:
 
 async def restore(storage: Storage, ids: TransactionalIds, now_ms: int) -> None:
     """Restore the coordinator's state from the log, in one durable step."""
-    owners = {each.producer.producer_id: each for each in ids.all()}
+    owners = {producer.producer_id: each for each in ids.all() for producer in (each.writer, each.producer)}
     markers: list[Append] = []
     changed: list[Transaction] = []
     for producer_id, seen in _seen(storage).items():
         owner = owners.get(producer_id)
         latest = max(each.epoch for each in seen)
-        unknown = [each for each in seen if each.is_open and not _has(owner, each)]
-        if owner is not None and latest <= owner.producer.epoch:
-            writer = owner.producer
+        known = None if owner is None else _identity(owner, producer_id)
+        unknown = [each for each in seen if each.is_open and not _has(owner, known, each)]
+        if owner is not None and known is not None and latest <= known.epoch:
+            writer = owner.writer if owner.writer.producer_id == producer_id else known
             _adopt(owner, [each for each in unknown if each.epoch == writer.epoch], now_ms)
             doomed = [each for each in unknown if each.epoch < writer.epoch]
         else:
             doomed = unknown
             writer = ProducerIdentity(producer_id, min(latest + 1, MAX_EPOCH + 1))
-            if owner is not None:
+            if owner is not None and owner.producer.producer_id == producer_id:
                 owner.producer, owner.previous = writer, NO_PRODUCER
         markers += _aborts(doomed, writer, now_ms)
         if owner is not None:
@@ -92,9 +93,14 @@ def _seen(view: PartitionView) -> dict[int, list[_Seen]]:
     return found
 
 
-def _has(owner: Transaction | None, seen: _Seen) -> bool:
+def _identity(owner: Transaction, producer_id: int) -> ProducerIdentity:
+    """The latest of the producer id: a prepared transaction may have an older id than its producer."""
+    return owner.producer if owner.producer.producer_id == producer_id else owner.writer
+
+
+def _has(owner: Transaction | None, known: ProducerIdentity | None, seen: _Seen) -> bool:
     """Whether the transaction will end in this partition by itself."""
-    if owner is None or owner.work is None or seen.epoch > owner.producer.epoch:
+    if owner is None or known is None or owner.work is None or seen.epoch > known.epoch:
         return False
     return seen.partition in owner.work.partitions
 

@@ -76,7 +76,7 @@ class TransactionalIds:
         if transaction.id not in self._transactions:
             self._names.setdefault(_name(transaction.id), set()).add(transaction.id)
         self._transactions[transaction.id] = transaction
-        self._producers.add(transaction.producer.producer_id)
+        self._producers |= {transaction.producer.producer_id, transaction.writer.producer_id}
         if transaction.work is None:
             self._open.discard(transaction.id)
         else:
@@ -88,7 +88,7 @@ class TransactionalIds:
         self._names[name].discard(transaction.id)
         if not self._names[name]:
             del self._names[name]
-        self._producers.discard(transaction.producer.producer_id)
+        self._producers -= {transaction.producer.producer_id, transaction.writer.producer_id}
 
     def has_pending_offset(self, offset_key: bytes) -> bool:
         """Whether an open transaction may still change this committed offset."""

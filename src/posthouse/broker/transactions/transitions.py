@@ -43,7 +43,7 @@ Refer = Callable[[Sequence[tuple[PartitionId, int]]], Awaitable[Referred | None]
 
 def _committed(endings: Sequence[Ending]) -> list[tuple[PartitionId, int]]:
     return [
-        (partition, ending.transaction.producer.producer_id)
+        (partition, ending.transaction.writer.producer_id)
         for ending in endings
         if ending.commit and ending.transaction.work is not None
         for partition in ending.transaction.work.partitions

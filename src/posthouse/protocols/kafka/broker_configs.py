@@ -109,6 +109,13 @@ def describe_broker(broker: Broker, node: Node) -> list[ConfigEntry]:
             "The largest request that is read.",
         ),
         *_coordinator_rows(settings, standard),
+        (
+            "transaction.two.phase.commit.enable",
+            _boolean(settings.transaction_two_phase_commit_enable),
+            _boolean(standard.transaction_two_phase_commit_enable),
+            own.BOOLEAN,
+            "Whether producers may take part in two-phase commits.",
+        ),
         *_rack_rows(settings),
         ("default.replication.factor", 1, None, own.INT, "Copies of a partition: one node keeps one."),
         ("min.insync.replicas", 1, None, own.INT, "Copies that must have a record before it counts."),

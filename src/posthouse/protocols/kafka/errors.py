@@ -163,6 +163,7 @@ _CODES: dict[type[PosthouseError], ErrorCode] = {
     errors.ProducerFenced: ErrorCode.INVALID_PRODUCER_EPOCH,
     errors.InvalidTransaction: ErrorCode.INVALID_TXN_STATE,
     errors.UnknownProducerId: ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    errors.TwoPhaseDisabled: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     errors.InvalidTimeout: ErrorCode.INVALID_TRANSACTION_TIMEOUT,
     errors.OffsetOutOfRange: ErrorCode.OFFSET_OUT_OF_RANGE,
     errors.InvalidGroupId: ErrorCode.INVALID_GROUP_ID,

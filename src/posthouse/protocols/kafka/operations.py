@@ -18,6 +18,7 @@ OPERATION_CODES: dict[Operation, int] = {
     Operation.DESCRIBE_CONFIGS: 10,
     Operation.ALTER_CONFIGS: 11,
     Operation.IDEMPOTENT_WRITE: 12,
+    Operation.TWO_PHASE_COMMIT: 15,
 }
 
 NOT_ASKED = -(2**31)

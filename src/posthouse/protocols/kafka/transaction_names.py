@@ -5,6 +5,7 @@ from posthouse.broker.transactions.transaction import TransactionState
 STATE_NAMES = {
     TransactionState.EMPTY: "Empty",
     TransactionState.ONGOING: "Ongoing",
+    TransactionState.PREPARED: "Ongoing",  # Kafka has no other name for it
     TransactionState.COMMITTED: "CompleteCommit",
     TransactionState.ABORTED: "CompleteAbort",
 }

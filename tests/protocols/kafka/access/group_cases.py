@@ -217,6 +217,13 @@ TRANSACTION_CASES: tuple[Case, ...] = (
     ),
     case("init_producer_id", [IDEMPOTENCE], {"transactional_id": None}, of="idempotent"),
     case(
+        "init_producer_id",
+        [on_transaction(_O.WRITE), on_transaction(_O.TWO_PHASE_COMMIT)],
+        {"transactional_id": TRANSACTION, "transaction_timeout_ms": 1000, "enable2_pc": True},
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # the broker is not set to allow it
+        of="two-phase",
+    ),
+    case(
         "add_partitions_to_txn",
         [on_transaction(_O.WRITE), on_topic(_O.WRITE)],
         lambda scene: _old_producer(scene) | {"v3_and_below_topics": _TOPICS},

@@ -34,10 +34,10 @@ def _describe(context: Context, id: str) -> TransactionState:
     return TransactionState(
         transactional_id=id,
         transaction_state=STATE_NAMES[transaction.state],
-        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_timeout_ms=transaction.shown_timeout_ms,
         transaction_start_time_ms=transaction.work.started_ms if transaction.work else _NOT_STARTED,
-        producer_id=transaction.producer.producer_id,
-        producer_epoch=transaction.producer.epoch,
+        producer_id=transaction.writer.producer_id,
+        producer_epoch=transaction.writer.epoch,
         topics=_topics(context, transaction),
     )
 

@@ -24,7 +24,7 @@ def handle(context: Context, request: ListTransactionsRequest) -> ListTransactio
         transaction_states=[
             TransactionState(
                 transactional_id=each.id,
-                producer_id=each.producer.producer_id,
+                producer_id=each.writer.producer_id,
                 transaction_state=STATE_NAMES[each.state],
             )
             for each in context.broker.transactions.coordinated()
@@ -39,7 +39,7 @@ def _is_wanted(transaction: Transaction, request: ListTransactionsRequest, now_m
     states, producers = request.state_filters, request.producer_id_filters
     if states and STATE_NAMES[transaction.state] not in states:
         return False
-    if producers and transaction.producer.producer_id not in producers:
+    if producers and transaction.writer.producer_id not in producers:
         return False
     if request.duration_filter < 0:
         return True

@@ -20,17 +20,19 @@ from posthouse.protocols.kafka.codec.primitives import (
 )
 
 _pack_ihqh = Struct(">ihqh").pack
+_pack_ihqhqhx = Struct(">ihqhqhx").pack
 _pack_ihqhx = Struct(">ihqhx").pack
-_pack_iqhx = Struct(">iqhx").pack
+_pack_iqhttx = Struct(">iqh??x").pack
 _unpack_h = Struct(">h").unpack_from
 _unpack_i = Struct(">i").unpack_from
 _unpack_iB = Struct(">iB").unpack_from
-_unpack_ihqhB = Struct(">ihqhB").unpack_from
+_unpack_ihqhqhB = Struct(">ihqhqhB").unpack_from
 _unpack_iqhB = Struct(">iqhB").unpack_from
+_unpack_iqhttB = Struct(">iqh??B").unpack_from
 
 
 class InitProducerIdRequest(Message):
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch")
+    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable2_pc", "keep_prepared_txn")
 
     def __init__(
         self,
@@ -39,15 +41,19 @@ class InitProducerIdRequest(Message):
         transaction_timeout_ms: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        enable2_pc: bool = False,
+        keep_prepared_txn: bool = False,
     ) -> None:
         self.transactional_id = transactional_id
         self.transaction_timeout_ms = transaction_timeout_ms
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.enable2_pc = enable2_pc
+        self.keep_prepared_txn = keep_prepared_txn
 
 
 class InitProducerIdResponse(Message):
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "ongoing_txn_producer_id", "ongoing_txn_producer_epoch")
 
     def __init__(
         self,
@@ -56,11 +62,15 @@ class InitProducerIdResponse(Message):
         error_code: int = 0,
         producer_id: int = -1,
         producer_epoch: int = 0,
+        ongoing_txn_producer_id: int = -1,
+        ongoing_txn_producer_epoch: int = -1,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.ongoing_txn_producer_id = ongoing_txn_producer_id
+        self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
 
 
 def _decode_request_v0(buf: memoryview, pos: int) -> InitProducerIdRequest:
@@ -69,6 +79,8 @@ def _decode_request_v0(buf: memoryview, pos: int) -> InitProducerIdRequest:
         request = new(InitProducerIdRequest)
         request.producer_id = -1
         request.producer_epoch = -1
+        request.enable2_pc = False
+        request.keep_prepared_txn = False
         (n,) = _unpack_h(buf, pos)
         pos += 2
         if n == -1:
@@ -97,6 +109,8 @@ def _decode_request_v2(buf: memoryview, pos: int) -> InitProducerIdRequest:
         request = new(InitProducerIdRequest)
         request.producer_id = -1
         request.producer_epoch = -1
+        request.enable2_pc = False
+        request.keep_prepared_txn = False
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -128,6 +142,8 @@ def _decode_request_v3(buf: memoryview, pos: int) -> InitProducerIdRequest:
     size = len(buf)
     try:
         request = new(InitProducerIdRequest)
+        request.enable2_pc = False
+        request.keep_prepared_txn = False
         n = buf[pos]
         pos += 1
         if n > 127:
@@ -155,6 +171,37 @@ def _decode_request_v3(buf: memoryview, pos: int) -> InitProducerIdRequest:
     return request
 
 
+def _decode_request_v6(buf: memoryview, pos: int) -> InitProducerIdRequest:
+    size = len(buf)
+    try:
+        request = new(InitProducerIdRequest)
+        n = buf[pos]
+        pos += 1
+        if n > 127:
+            n, pos = read_long_uvarint(buf, pos, n)
+        n -= 1
+        if n == -1:
+            request.transactional_id = None
+        else:
+            end = pos + n
+            if n < 0 or n > MAX_STRING or end > size:
+                raise bad_length("InitProducerIdRequest.transactional_id", n, size - pos)
+            try:
+                request.transactional_id = str(buf[pos:end], "utf-8")
+            except UnicodeDecodeError:
+                raise bad_text("InitProducerIdRequest.transactional_id") from None
+            pos = end
+        request.transaction_timeout_ms, request.producer_id, request.producer_epoch, request.enable2_pc, request.keep_prepared_txn, tags = _unpack_iqhttB(buf, pos)
+        pos += 17
+        if tags:
+            pos = skip_tags(buf, pos, tags, "InitProducerIdRequest")
+        if pos != size:
+            raise trailing_bytes("InitProducerIdRequest", size - pos)
+    except (StructError, IndexError):
+        raise cut_short("InitProducerIdRequest", pos, size) from None
+    return request
+
+
 DECODE_REQUEST = {
     0: _decode_request_v0,
     1: _decode_request_v0,
@@ -162,6 +209,7 @@ DECODE_REQUEST = {
     3: _decode_request_v3,
     4: _decode_request_v3,
     5: _decode_request_v3,
+    6: _decode_request_v6,
 }
 
 
@@ -177,6 +225,12 @@ def _encode_response_v2(response: InitProducerIdResponse) -> list[Buffer]:
     return [out]
 
 
+def _encode_response_v6(response: InitProducerIdResponse) -> list[Buffer]:
+    out = bytearray()
+    out += _pack_ihqhqhx(response.throttle_time_ms, response.error_code, response.producer_id, response.producer_epoch, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch)
+    return [out]
+
+
 ENCODE_RESPONSE = {
     0: _encode_response_v0,
     1: _encode_response_v0,
@@ -184,6 +238,7 @@ ENCODE_RESPONSE = {
     3: _encode_response_v2,
     4: _encode_response_v2,
     5: _encode_response_v2,
+    6: _encode_response_v6,
 }
 
 
@@ -203,7 +258,7 @@ def encode_init_producer_id_response(version: int, response: InitProducerIdRespo
     return function(response)
 
 
-# The client speaks v5 only.
+# The client speaks v6 only.
 def encode_init_producer_id_request(request: InitProducerIdRequest) -> list[Buffer]:
     out = bytearray()
     transactional_id = request.transactional_id
@@ -217,7 +272,7 @@ def encode_init_producer_id_request(request: InitProducerIdRequest) -> list[Buff
         else:
             out += long_uvarint(n)
         out += text
-    out += _pack_iqhx(request.transaction_timeout_ms, request.producer_id, request.producer_epoch)
+    out += _pack_iqhttx(request.transaction_timeout_ms, request.producer_id, request.producer_epoch, request.enable2_pc, request.keep_prepared_txn)
     return [out]
 
 
@@ -225,8 +280,8 @@ def decode_init_producer_id_response(buf: memoryview, pos: int) -> InitProducerI
     size = len(buf)
     try:
         response = new(InitProducerIdResponse)
-        response.throttle_time_ms, response.error_code, response.producer_id, response.producer_epoch, tags = _unpack_ihqhB(buf, pos)
-        pos += 17
+        response.throttle_time_ms, response.error_code, response.producer_id, response.producer_epoch, response.ongoing_txn_producer_id, response.ongoing_txn_producer_epoch, tags = _unpack_ihqhqhB(buf, pos)
+        pos += 27
         if tags:
             pos = skip_tags(buf, pos, tags, "InitProducerIdResponse")
         if pos != size:

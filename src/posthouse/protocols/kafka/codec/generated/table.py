@@ -20,7 +20,7 @@ TABLE = (
     (19, "CreateTopics", "create_topics", 2, 7, 2, 5),
     (20, "DeleteTopics", "delete_topics", 1, 6, 1, 4),
     (21, "DeleteRecords", "delete_records", 0, 2, 0, 2),
-    (22, "InitProducerId", "init_producer_id", 0, 5, 0, 2),
+    (22, "InitProducerId", "init_producer_id", 0, 6, 0, 2),
     (23, "OffsetForLeaderEpoch", "offset_for_leader_epoch", 2, 4, 2, 4),
     (24, "AddPartitionsToTxn", "add_partitions_to_txn", 0, 5, 0, 3),
     (25, "AddOffsetsToTxn", "add_offsets_to_txn", 0, 4, 0, 3),
