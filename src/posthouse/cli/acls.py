@@ -28,7 +28,7 @@ Operations = Annotated[
     typer.Argument(
         metavar="OPERATIONS",
         help="read, write, create, delete, alter, describe, alter-configs, describe-configs, "
-        "idempotent-write, cluster-action or all; separate several with commas.",
+        "idempotent-write, two-phase-commit, cluster-action or all; separate several with commas.",
     ),
 ]
 SomeOperations = Annotated[

@@ -69,8 +69,8 @@ class AdminClient(Closable):
         status, answer = self._exchange("GET", path, None, as_text=True)
         return str(self._checked(status, answer))
 
-    def post(self, path: str, body: Any = None) -> Any:
-        return self._call("POST", path, {}, {} if body is None else body)
+    def post(self, path: str, body: Any = None, **query: Any) -> Any:
+        return self._call("POST", path, query, {} if body is None else body)
 
     def delete(self, path: str, **query: Any) -> Any:
         return self._call("DELETE", path, query, None)

@@ -58,6 +58,7 @@ class AclOperation(_Spoken):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    TWO_PHASE_COMMIT = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

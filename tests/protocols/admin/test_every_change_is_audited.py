@@ -68,6 +68,12 @@ _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("DELETE /api/permissions/{vhost}/{user}", {"user": "eve"}, None, "delete-acl topic:a"),
     ("DELETE /api/users/{user}", {"user": "eve"}, None, "delete-credential user:eve"),
     ("POST /v1/transactions/{id}/abort", {}, None, "abort-transaction transactional-id:tx"),
+    (
+        "POST /v1/transactions/{id}/commit",
+        {"id": "two-phase"},
+        None,
+        "commit-transaction transactional-id:two-phase",
+    ),
     ("DELETE /v1/topics/{topic}", {}, None, "delete topic:t"),
     ("DELETE /v1/connections/{peer}", {}, None, "close-connection connection:"),
     ("DELETE /api/connections/{name}", {}, None, "close-connection connection:"),
@@ -100,10 +106,15 @@ def test_no_call_is_forgotten() -> None:
 
 
 async def test_every_change(tmp_path: Path) -> None:
-    async with AsyncBroker(users=USERS, data=tmp_path) as broker, client(broker, "admin") as admin:
+    settings = {"transaction_two_phase_commit_enable": True}
+    async with (
+        AsyncBroker(users=USERS, data=tmp_path, **settings) as broker,
+        client(broker, "admin") as admin,
+    ):
         for call, names, body, expected in _CALLS:
             if "/transactions/" in call:
-                await transactional.write(broker.app.broker, "tx", "t", "half done")
+                id = names.get("id", "tx")
+                await transactional.write(broker.app.broker, id, "t", "half done", two_phase=id != "tx")
             if "/connections/" in call:
                 await aio_pika.connect(f"amqp://admin:{USERS['admin']}@{broker.amqp}/")
                 [peer] = [each.peer for each in broker.app.connections if each.info.protocol == "amqp"]

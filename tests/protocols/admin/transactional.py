@@ -19,9 +19,11 @@ class _OneConnection:
         return Arrival.IN_ORDER
 
 
-async def write(broker: Broker, id: str, topic: str, value: str, partition: int = 0) -> ProducerIdentity:
+async def write(
+    broker: Broker, id: str, topic: str, value: str, partition: int = 0, *, two_phase: bool = False
+) -> ProducerIdentity:
     """One record in a transaction that is begun by it, and stays open."""
-    producer = await broker.transactions.init_producer(id, 60_000)
+    producer = await broker.transactions.init_producer(id, 60_000, owner="ann", two_phase=two_phase)
     builder = BatchBuilder(
         producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=0, transactional=True
     )

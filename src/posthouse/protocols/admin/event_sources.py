@@ -158,8 +158,8 @@ class TransactionSource(_Source):
             each.id: TransactionSummary(
                 id=each.id,
                 state=each.state.name.lower(),
-                producer_id=each.producer.producer_id,
-                producer_epoch=each.producer.epoch,
+                producer_id=each.writer.producer_id,
+                producer_epoch=each.writer.epoch,
                 started=None if each.work is None else each.work.started_ms,
                 partitions=0 if each.work is None else len(each.work.partitions),
             )

@@ -1,4 +1,4 @@
-"""Transactions: the open ones listed, and a hanging one aborted."""
+"""Transactions: the open ones listed, a hanging one aborted, and that of a two-phase commit decided."""
 
 from typing import Annotated, Final
 
@@ -6,13 +6,15 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.transactions.transaction import Transaction
+from posthouse.broker.transactions.transaction import ProducerIdentity, Transaction
+from posthouse.model.errors import InvalidTransaction
 from posthouse.model.scopes import TRANSACTIONS as TRANSACTION_SCOPES
 from posthouse.model.scopes import scope_of_transactional_id
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
+from posthouse.protocols.admin.problems import Problem
 
 _MOST_PARTITIONS = 100
 
@@ -21,8 +23,15 @@ class TransactionsWanted(Paging, frozen=True, kw_only=True, forbid_unknown_field
     all: Annotated[bool, Meta(description="Also transactional ids that have nothing open.")] = False
 
 
-class OfTransaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DecidedTransaction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(min_length=1, description="Transactional id.")]
+    producer_id: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="With producer_epoch: only if this is the open transaction."),
+    ] = None
+    producer_epoch: Annotated[
+        Annotated[int, Meta(ge=0, le=32767)] | None, Meta(description="See producer_id.")
+    ] = None
 
 
 class TransactionPartition(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,10 +41,12 @@ class TransactionPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 class TransactionView(msgspec.Struct, frozen=True, kw_only=True):
     id: Annotated[str, Meta(description="Transactional id.")]
-    state: Annotated[str, Meta(description="empty, ongoing, committed or aborted.")]
-    producer_id: int
-    producer_epoch: int
-    timeout_ms: int
+    state: Annotated[str, Meta(description="empty, ongoing, prepared, committed or aborted.")]
+    two_phase: Annotated[bool, Meta(description="Its owner decides, however long that takes.")]
+    owner: Annotated[str | None, Meta(description="User who takes part in the two-phase commit.")]
+    producer_id: Annotated[int, Meta(description="Of the records of the open transaction.")]
+    producer_epoch: Annotated[int, Meta(description="Of the records of the open transaction.")]
+    timeout_ms: Annotated[int | None, Meta(description="Null for a two-phase commit.")]
     started: Annotated[int | None, Meta(description="Milliseconds since 1970; null if none is open.")]
     age_ms: int | None
     partitions: Annotated[
@@ -88,9 +99,11 @@ def _view(context: CallContext, transaction: Transaction) -> TransactionView:
     return TransactionView(
         id=transaction.id,
         state=transaction.state.name.lower(),
-        producer_id=transaction.producer.producer_id,
-        producer_epoch=transaction.producer.epoch,
-        timeout_ms=transaction.timeout_ms,
+        two_phase=transaction.is_two_phase,
+        owner=transaction.owner or None,
+        producer_id=transaction.writer.producer_id,
+        producer_epoch=transaction.writer.epoch,
+        timeout_ms=None if transaction.is_two_phase else transaction.timeout_ms,
         started=None if work is None else work.started_ms,
         age_ms=None if work is None else max(context.broker.now_ms() - work.started_ms, 0),
         partitions=partitions,
@@ -98,13 +111,43 @@ def _view(context: CallContext, transaction: Transaction) -> TransactionView:
     )
 
 
-async def _abort(context: CallContext, parameters: OfTransaction, body: NoBody) -> TransactionView:
-    context.require_cluster(Operation.ALTER)
-    transactions = context.broker.transactions
-    if transactions.get(parameters.id).work is not None:
-        context.guard.note("abort-transaction", f"{Kind.TRANSACTIONAL_ID}:{parameters.id}")
-    await transactions.abort_open(parameters.id)
-    return _view(context, transactions.get(parameters.id))
+async def _abort(context: CallContext, parameters: DecidedTransaction, body: NoBody) -> TransactionView:
+    return await _decided(context, parameters, commit=False)
+
+
+async def _commit(context: CallContext, parameters: DecidedTransaction, body: NoBody) -> TransactionView:
+    return await _decided(context, parameters, commit=True)
+
+
+async def _decided(context: CallContext, parameters: DecidedTransaction, *, commit: bool) -> TransactionView:
+    expected = _checked(context, parameters)
+    id, transactions = parameters.id, context.broker.transactions
+    action, resource = (
+        "commit-transaction" if commit else "abort-transaction",
+        f"{Kind.TRANSACTIONAL_ID}:{id}",
+    )
+    if transactions.get(id).work is not None:
+        context.guard.note(action, resource)
+    try:
+        await (transactions.commit_open if commit else transactions.abort_open)(id, expected)
+    except InvalidTransaction as error:
+        context.guard.note_refused(action, resource, str(error))
+        raise
+    return _view(context, transactions.get(id))
+
+
+def _checked(context: CallContext, parameters: DecidedTransaction) -> ProducerIdentity | None:
+    """The transaction that is meant. Operators may decide, and users who may do two-phase commits."""
+    guard, kind = context.guard, Kind.TRANSACTIONAL_ID
+    own = (Operation.WRITE, Operation.TWO_PHASE_COMMIT)
+    if not all(guard.may(each, kind, parameters.id) for each in own):
+        context.require_cluster(Operation.ALTER)
+    producer_id, epoch = parameters.producer_id, parameters.producer_epoch
+    if producer_id is None and epoch is None:
+        return None
+    if producer_id is None or epoch is None:
+        raise Problem(400, "producer_id and producer_epoch name a transaction only together")
+    return ProducerIdentity(producer_id, epoch)
 
 
 TRANSACTIONS: Final = (
@@ -124,7 +167,19 @@ TRANSACTIONS: Final = (
         tag="transactions",
         handler=_abort,
         scope=lambda parameters: scope_of_transactional_id(parameters.id),
-        parameters=OfTransaction,
+        parameters=DecidedTransaction,
+        result=TransactionView,
+        problems=(404, 409),
+    ),
+    Endpoint(
+        method="POST",
+        path="/v1/transactions/{id}/commit",
+        summary="Commit the transaction of a two-phase commit",
+        tag="transactions",
+        description="Look into the database of its owner first: it must have committed its part.",
+        handler=_commit,
+        scope=lambda parameters: scope_of_transactional_id(parameters.id),
+        parameters=DecidedTransaction,
         result=TransactionView,
         problems=(404, 409),
     ),
