@@ -69,6 +69,7 @@ async def test_a_successor_decides(bench: Bench, owner: Client, commit: bool) ->
     assert await other.resume() == written
     assert other.producer == written.next_epoch
     assert transaction(bench, owner).state is TransactionState.PREPARED
+    assert len(bench.broker.transactions.ids.prepared_since()) == 1
     assert (bench.stable(0), bench.offset_of("g")) == (0, None)
     await other.end(commit=commit)
     assert [await bench.committed(0), await bench.committed(1)] == ([[b"a"], [b"b"]] if commit else [[], []])

@@ -91,5 +91,5 @@ async def test_it_stays_prepared_while_its_scope_moves(brokers: Brokers, topic: 
     await brokers.coordinator.refresh(topic.partition_ids())
     bounds = brokers.coordinator.bounds(topic, 0)
     assert (bounds.stable, bounds.end) == (2, 2)
-    found = await brokers.coordinator.read(topic, 0, 0, 2**20, stable_only=True)
-    assert len(found.aborted) == (0 if commit else 1)
+    fetched = await brokers.coordinator.read(topic, 0, 0, 2**20, stable_only=True)
+    assert len(fetched.aborted) == (0 if commit else 1)

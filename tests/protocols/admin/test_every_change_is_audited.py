@@ -106,7 +106,7 @@ def test_no_call_is_forgotten() -> None:
 
 
 async def test_every_change(tmp_path: Path) -> None:
-    settings = {"transaction_two_phase_commit_enable": True}
+    settings: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
     async with (
         AsyncBroker(users=USERS, data=tmp_path, **settings) as broker,
         client(broker, "admin") as admin,

@@ -1,5 +1,7 @@
 """Transactions by HTTP: the open ones listed, a hanging one aborted."""
 
+from typing import Any
+
 import pytest
 
 from posthouse.broker.transactions.producer_starts import NewProducer
@@ -51,7 +53,7 @@ async def test_what_a_user_sees_of_transactions() -> None:
         assert answered(await admin.get("/v1/transactions"))["total"] == 1
 
 
-TWO_PHASE = {"transaction_two_phase_commit_enable": True}
+TWO_PHASE: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
 
 
 @pytest.mark.parametrize("commit", [True, False])

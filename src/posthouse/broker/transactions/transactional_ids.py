@@ -49,6 +49,11 @@ class TransactionalIds:
     def open(self) -> list[Transaction]:
         return [self._transactions[id] for id in self._open]
 
+    def prepared_since(self) -> list[int]:
+        """When the transactions began that wait for the owners of two-phase commits, in milliseconds."""
+        works = [each.work for each in self.open()]
+        return [work.started_ms for work in works if work is not None and work.prepared is not None]
+
     def under(self, name: str) -> list[Transaction]:
         """Those whose id is the name, a slash and no other slash."""
         return [self._transactions[id] for id in self._names.get(name, ())]

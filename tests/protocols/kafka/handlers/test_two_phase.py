@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -21,7 +22,7 @@ from tests.protocols.kafka.two_brokers import TwoBrokers, two_brokers
 from tests.protocols.kafka.wire import Wire
 
 ID = "tx"
-ALLOWED = {"transaction_two_phase_commit_enable": True}
+ALLOWED: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
 INFINITE_MS = 2**31 - 1
 
 
@@ -35,7 +36,7 @@ async def init(
     timeout: float = 60,
 ) -> InitProducerIdResponse:
     request = InitProducerIdRequest(
-        transactional_id=id,
+        transactional_id=id,  # type: ignore[arg-type]
         transaction_timeout=timedelta(seconds=timeout),  # type: ignore[arg-type]
         producer_id=producer[0],  # type: ignore[arg-type]
         producer_epoch=producer[1],  # type: ignore[arg-type]

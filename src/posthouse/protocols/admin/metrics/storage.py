@@ -29,6 +29,13 @@ WRITABLE: Final = gauge(
 FREE: Final = gauge("posthouse_disk_free_bytes", "Free space on the disk of the data directory.")
 TOTAL: Final = gauge("posthouse_disk_size_bytes", "Size of the disk of the data directory.")
 OPEN: Final = gauge("posthouse_transactions_open", "Transactions that have begun and not ended.")
+PREPARED: Final = gauge(
+    "posthouse_transactions_prepared", "Transactions that wait for the owner of their two-phase commit."
+)
+PREPARED_AGE: Final = gauge(
+    "posthouse_transactions_prepared_oldest_seconds",
+    "How long ago the oldest transaction began that waits for the owner of its two-phase commit.",
+)
 COMMITTED: Final = counter("posthouse_transactions_committed_total", "Transactions that were committed.")
 ABORTED: Final = counter("posthouse_transactions_aborted_total", "Transactions that were aborted.")
 SCHEDULED: Final = gauge(
@@ -62,7 +69,8 @@ SEARCHED: Final = counter(
 )
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
-    *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, COMMITTED, ABORTED, SCHEDULED),
+    *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, PREPARED, PREPARED_AGE),
+    *(COMMITTED, ABORTED, SCHEDULED),
     *(HALF, HALF_COMMITTED, HALF_ROLLED_BACK, HALF_PARKED),
     *(INDEX_BEHIND, INDEX_BYTES, INDEXED, INDEX_DAMAGED, SEARCHES, SEARCHED),
 )
@@ -86,7 +94,10 @@ async def collect(broker: Broker, samples: Samples) -> None:
         samples.add(FREE, condition.free_bytes)
         samples.add(TOTAL, condition.total_bytes)
     transitions = broker.transactions.transitions
+    began = broker.transactions.ids.prepared_since()
     samples.add(OPEN, len(broker.transactions.ids.open()))
+    samples.add(PREPARED, len(began))
+    samples.add(PREPARED_AGE, max(broker.now_ms() - min(began), 0) / 1000 if began else 0)
     samples.add(COMMITTED, transitions.committed)
     samples.add(ABORTED, transitions.aborted)
     samples.add(SCHEDULED, broker.scheduled_messages)
