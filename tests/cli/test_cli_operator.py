@@ -169,3 +169,27 @@ def test_all_of_it_is_on_one_screen(broker: Serving) -> None:
     assert " ready " in screen and "listener kafka" in screen
     for section in ("lagging group", "queue with messages", "what fills the disk", "/s in", "/s published"):
         assert section in screen
+
+
+def test_a_two_phase_commit_is_decided_for_its_owner(tmp_path: Path) -> None:
+    with Serving(tmp_path / "data", "--transaction-two-phase-commit-enable") as broker:
+        with Client(broker.kafka) as client:
+            for id in ("kept", "dropped"):
+                producer = client.two_phase_producer(id)
+                producer.recover()
+                producer.begin()
+                producer.send("payments", id.encode())
+                producer.prepare()
+                producer.close()
+        found = {each["id"]: each for each in parsed(broker, "transaction", "list")}
+        assert {each["state"] for each in found.values()} == {"prepared"}
+        shown = run(broker, "transaction", "list")
+        assert "prepared" in shown and "none" in shown and found["kept"]["owner"] in shown
+        name = f"{found['kept']['producer_id']}/{found['kept']['producer_epoch']}"
+        for wrong, code in (("1/2", 1), ("1", 2), ("x/1", 2), (f"{name}x", 2)):
+            done = inside("transaction", "commit", "kept", "--producer", wrong, admin=broker.admin)
+            assert done.returncode == code, done
+        run(broker, "transaction", "commit", "kept", "--producer", name)
+        assert parsed(broker, "transaction", "abort", "dropped")["state"] == "aborted"
+        assert parsed(broker, "transaction", "list") == []
+        assert run(broker, "consume", "payments", "--from-beginning") == "kept\n"

@@ -49,6 +49,7 @@ from posthouse.client.security import OPEN, Security
 from posthouse.client.single_records import records_at
 from posthouse.client.spans import Span
 from posthouse.client.topic_partitions import TopicPartition
+from posthouse.client.two_phase_producer import TRANSACTION_MS, TwoPhaseProducer
 from posthouse.client.users import UserInfo, change_password, create_user, delete_user, list_users
 from posthouse.model.scram import DEFAULT_ITERATIONS
 from posthouse.records.compression import Codec
@@ -202,6 +203,14 @@ class Client(Closable):
         """A producer. The topic is created if it is missing and the broker allows that."""
         info = self.topic(topic, create=True)
         return Producer(self._cluster, info, codec=codec, acks=acks, batch_bytes=batch_bytes)
+
+    def two_phase_producer(
+        self, transactional_id: str, *, transaction_timeout_ms: int = TRANSACTION_MS
+    ) -> TwoPhaseProducer:
+        """A transactional producer for two-phase commits. Give every process an id of its own."""
+        return TwoPhaseProducer(
+            self._cluster, transactional_id, transaction_timeout_ms=transaction_timeout_ms
+        )
 
     def reading(
         self,

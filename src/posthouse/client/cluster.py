@@ -101,6 +101,11 @@ class Cluster:
             self.refresh_nodes()
         return list(self._nodes)
 
+    def cluster_id(self) -> str:
+        """Of these brokers, or of this one with its data; no other has it."""
+        response = self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+        return response.cluster_id or ""
+
     def refresh_nodes(self) -> None:
         self._metadata(MetadataRequest(topics=[], allow_auto_topic_creation=False))
 
