@@ -1,4 +1,4 @@
-"""Errors of outbox and inbox. Every message is one sentence that says what to do.
+"""Errors of this package. Every message is one sentence that says what to do.
 
 ConsistencyError
 ├── BadMessage             what is to be published, or its id, cannot be
@@ -9,7 +9,10 @@ ConsistencyError
 ├── BadDatabase            the URL, or what is there
 │   └── NoTables           'posthouse outbox init' was not run there
 ├── LeaseLost              another relay has taken the shard
-└── BrokerAhead            the broker has batches that the database does not know
+├── BrokerAhead            the broker has batches that the database does not know
+├── Superseded             another process has taken the transactional id of a two-phase commit
+├── TransactionInDoubt     of a two-phase commit: `recover` will tell, or finish it
+└── DecidedOtherwise       an operator has aborted what the database has committed
 """
 
 
@@ -50,4 +53,16 @@ class LeaseLost(ConsistencyError):
 
 
 class BrokerAhead(ConsistencyError):
+    pass
+
+
+class Superseded(ConsistencyError):
+    pass
+
+
+class TransactionInDoubt(ConsistencyError):
+    pass
+
+
+class DecidedOtherwise(ConsistencyError):
     pass
