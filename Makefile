@@ -98,7 +98,7 @@ FAST := tests/records tests/storage tests/broker tests/protocols tests/client te
 MODELS := *_model.py *_stateful.py
 SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_routing_cost.py \
         routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
-        schedule/test_schedule_power_cut.py) \
+        schedule/test_schedule_power_cut.py transactions/test_two_phase_shared.py) \
     $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_crowded.py admin/test_events.py \
         admin/test_openapi.py \
         admin/test_rabbitmqadmin.py admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py \

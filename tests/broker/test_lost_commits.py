@@ -113,6 +113,41 @@ async def test_a_transaction_of_an_epoch_that_is_lost_is_aborted(tmp_path: Path)
     await files.bench.close()
 
 
+async def test_a_prepared_transaction_outlives_what_is_lost_behind_it(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    client = Client(await files.start("data"), epoch_per_transaction=True)
+    await client.init(two_phase=True)
+    await client.write(b"a")
+    written = await client.resume(expected=client.producer)
+    assert written is not None
+    frames = files.frames
+    other = Client(client.bench, "other", epoch_per_transaction=True)
+    await other.init()
+    await other.write(b"b")
+    client.bench = await files.killed(damaged_from=frames)
+    assert files.storage.has_lost_commits
+    assert await client.resume() == written
+    await client.end(commit=True)
+    assert await client.bench.committed() == [b"a"]
+    await files.bench.close()
+
+
+async def test_a_transaction_goes_on_whose_preparation_is_lost(tmp_path: Path) -> None:
+    """Nobody can have decided it: a decision would be later."""
+    files = Files(tmp_path)
+    client = Client(await files.start("data"), epoch_per_transaction=True)
+    await client.init(two_phase=True)
+    await client.write(b"a")
+    frames = files.frames
+    written = await client.resume(expected=client.producer)
+    client.bench = await files.killed(damaged_from=frames)
+    successor = Client(client.bench, epoch_per_transaction=True)
+    assert await successor.resume() == written
+    await successor.end(commit=True)
+    assert await client.bench.committed() == [b"a"]
+    await files.bench.close()
+
+
 async def test_producer_ids_that_lost_commits_gave_out_are_not_given_out_again(tmp_path: Path) -> None:
     files = Files(tmp_path)
     bench = await files.start("data")

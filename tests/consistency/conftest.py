@@ -5,12 +5,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from posthouse.client import Client
 from posthouse.consistency.databases import Database, open_database
 from posthouse.consistency.outbox_table import init
+from posthouse.consistency.two_phase import create_table
 from posthouse.testing import ThreadBroker, running_broker
+from tests.consistency.both import Both
 from tests.consistency.mariadb import MariaDbServer, need_mariadb
 from tests.directories import IN_MEMORY
 from tests.postgres import PostgresServer, need_postgres, new_database
@@ -73,3 +76,26 @@ def client(broker: ThreadBroker) -> Iterator[Client]:
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
     return f"t{abs(hash(request.node.nodeid))}"
+
+
+@pytest.fixture(scope="session")
+def two_phase_broker() -> Iterator[ThreadBroker]:
+    with running_broker(auto_create_topics=True, transaction_two_phase_commit_enable=True) as running:
+        yield running
+
+
+@pytest.fixture
+def two_phase_url(postgres: PostgresServer) -> Iterator[str]:
+    """Of a database with the table of two-phase commits, and one of the application's own."""
+    need_postgres()
+    with new_database(postgres) as made:
+        with psycopg.connect(made) as connection:
+            create_table(connection)
+            create_table(connection)
+            connection.execute("CREATE TABLE numbers (number int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        yield made
+
+
+@pytest.fixture
+def both(two_phase_url: str, two_phase_broker: ThreadBroker, topic: str) -> Both:
+    return Both(two_phase_url, two_phase_broker.kafka, topic)

@@ -1,110 +1,20 @@
 """A transaction of PostgreSQL and one of the log: both or neither, whatever goes wrong in this process."""
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
-from posthouse.client import Client
-from posthouse.client.admin_client import AdminClient
-from posthouse.client.errors import BrokerUnreachable, NotAllowed, ProducerFenced
+from posthouse.client.errors import ProducerFenced
 from posthouse.consistency.errors import (
-    DecidedOtherwise,
     NoTables,
     NoTransaction,
     Superseded,
     TransactionInDoubt,
 )
-from posthouse.consistency.two_phase import Step, TwoPhase, create_table
-from posthouse.settings import Address
-from posthouse.testing import ThreadBroker, running_broker
-from tests.postgres import PostgresServer, free_port, need_postgres, new_database
-
-Rows = list[int]
-Connection = psycopg.Connection[Any]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[ThreadBroker]:
-    with running_broker(auto_create_topics=True, transaction_two_phase_commit_enable=True) as running:
-        yield running
-
-
-@pytest.fixture
-def url(postgres: PostgresServer) -> Iterator[str]:
-    need_postgres()
-    with new_database(postgres) as made:
-        with psycopg.connect(made) as connection:
-            create_table(connection)
-            create_table(connection)
-            connection.execute("CREATE TABLE numbers (number int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
-        yield made
-
-
-class Both:
-    """What the database and the log have; `id` is the transactional id and the topic."""
-
-    def __init__(self, url: str, kafka: str, id: str) -> None:
-        self.url = url
-        self.kafka = kafka
-        self.id = id
-
-    def opened(
-        self,
-        on_step: Callable[[Step], object] = lambda step: None,
-        connect: Callable[[], Connection] | None = None,
-        **options: Any,
-    ) -> TwoPhase:
-        def step(step: Step) -> None:
-            on_step(step)
-
-        return TwoPhase(
-            self.kafka, self.id, connect or (lambda: psycopg.connect(self.url)), on_step=step, **options
-        )
-
-    def write(self, two_phase: TwoPhase, *numbers: int) -> None:
-        with two_phase.transaction() as transaction:
-            for number in numbers:
-                transaction.connection.execute("INSERT INTO numbers VALUES (%s)", [number])
-                transaction.send(self.id, b"%d" % number, key=b"%d" % number)
-
-    @property
-    def database(self) -> Rows:
-        with psycopg.connect(self.url) as connection:
-            return [n for (n,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
-
-    @property
-    def log(self) -> Rows:
-        with Client(self.kafka) as client:
-            client.topic(self.id, create=True)
-            return sorted(int(message.value or b"") for message in client.messages(self.id))
-
-    def check(self, *numbers: int) -> None:
-        assert (self.database, self.log) == (list(numbers), list(numbers))
-
-
-@pytest.fixture
-def both(url: str, broker: ThreadBroker, request: pytest.FixtureRequest) -> Both:
-    return Both(url, broker.kafka, f"t{abs(hash(request.node.nodeid))}")
-
-
-class At:
-    """Does something once, at a step."""
-
-    def __init__(self, step: Step, act: Callable[[], object]) -> None:
-        self._step = step
-        self._act: Callable[[], object] | None = act
-
-    def __call__(self, step: Step) -> None:
-        if step is self._step and self._act is not None:
-            act, self._act = self._act, None
-            act()
-
-
-def fail() -> None:
-    raise RuntimeError("no")
+from posthouse.consistency.two_phase import Step, create_table
+from tests.consistency.both import At, Both, Connection, fail
 
 
 def test_both_are_committed(both: Both) -> None:
@@ -295,134 +205,3 @@ def test_a_successor_waits_for_the_database(both: Both) -> None:
             recovering.join(60)
         assert outcomes == [True]
         both.check(1)
-
-
-class LostAnswer(psycopg.Connection[Any]):
-    """The server commits, or not, and the connection breaks before it says so."""
-
-    commits = True
-
-    def commit(self) -> None:
-        if self.info.transaction_status != psycopg.pq.TransactionStatus.INTRANS or not armed:
-            super().commit()
-            return
-        armed.clear()
-        if self.commits:
-            super().commit()
-        self.close()
-        raise psycopg.OperationalError("the connection is lost")
-
-
-class LostCommit(LostAnswer):
-    commits = False
-
-
-armed: list[bool] = []
-
-
-def arm() -> None:
-    armed.append(True)
-
-
-@pytest.mark.parametrize("kind", [LostAnswer, LostCommit])
-def test_a_connection_that_breaks_at_the_commit(both: Both, kind: type[LostAnswer]) -> None:
-    with both.opened(At(Step.NOTED, arm), connect=lambda: kind.connect(both.url)) as two_phase:
-        if kind.commits:
-            both.write(two_phase, 1)
-            both.check(1)
-        else:
-            with pytest.raises(psycopg.OperationalError):
-                both.write(two_phase, 1)
-            both.check()
-        both.write(two_phase, 2)
-    both.check(*([1, 2] if kind.commits else [2]))
-
-
-def test_a_database_that_stays_away(both: Both) -> None:
-    away = [False]
-
-    def connect() -> Connection:
-        if away[0]:
-            raise psycopg.OperationalError("the database is away")
-        return LostAnswer.connect(both.url)
-
-    def lose() -> None:
-        arm()
-        away[0] = True
-
-    with both.opened(At(Step.NOTED, lose), connect=connect) as two_phase:
-        with pytest.raises(TransactionInDoubt):
-            both.write(two_phase, 1)
-        with pytest.raises(psycopg.OperationalError):
-            both.write(two_phase, 2)
-        away[0] = False
-        both.write(two_phase, 3)
-    both.check(1, 3)
-
-
-def test_a_database_that_ends_the_session(both: Both) -> None:
-    def end_all() -> None:
-        with psycopg.connect(both.url, autocommit=True) as connection:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-            )
-
-    for step in (Step.BEGUN, Step.PREPARED, Step.NOTED):
-        with both.opened(At(step, end_all)) as two_phase:
-            with pytest.raises(psycopg.OperationalError):
-                both.write(two_phase, 1)
-            both.check()
-            both.write(two_phase, 2)
-        both.check(2)
-        with psycopg.connect(both.url) as connection:
-            connection.execute("DELETE FROM numbers")
-        both.id += "x"
-
-
-def test_an_operator_decides_otherwise(both: Both, broker: ThreadBroker) -> None:
-    def abort() -> None:
-        with AdminClient(broker.admin) as admin:
-            admin.post(f"/v1/transactions/{both.id}/abort")
-
-    with both.opened(At(Step.DATABASE_COMMITTED, abort)) as two_phase:
-        with pytest.raises(DecidedOtherwise):
-            both.write(two_phase, 1)
-        assert (both.database, both.log) == ([1], [])
-        both.write(two_phase, 2)
-        assert (both.database, both.log) == ([1, 2], [2])
-
-
-def test_a_broker_that_is_away(url: str, tmp_path: Any) -> None:
-    address = f"127.0.0.1:{free_port()}"
-    settings: dict[str, Any] = {
-        "data": tmp_path / "data",
-        "kafka": Address.parse(address),
-        "transaction_two_phase_commit_enable": True,
-    }
-    both = Both(url, address, "away")
-    running = running_broker(**settings)
-    running.__enter__()
-
-    def stop() -> None:
-        running.__exit__(None, None, None)
-
-    with both.opened(At(Step.DATABASE_COMMITTED, stop), patience=0.2) as two_phase:
-        with pytest.raises(TransactionInDoubt):
-            both.write(two_phase, 1)
-        with pytest.raises(BrokerUnreachable):
-            both.write(two_phase, 2)
-        with running_broker(**settings):
-            assert both.log == []
-            assert two_phase.recover() is True
-            both.write(two_phase, 3)
-            both.check(1, 3)
-
-
-def test_a_broker_that_does_not_allow_it(url: str) -> None:
-    with running_broker() as plain:
-        both = Both(url, plain.kafka, "plain")
-        refused = pytest.raises(NotAllowed, match="transaction_two_phase_commit_enable")
-        with both.opened() as two_phase, refused:
-            both.write(two_phase, 1)
-        both.check()

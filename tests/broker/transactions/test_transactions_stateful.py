@@ -1,5 +1,6 @@
 """Producers of both protocols against a model: what readers of committed records see is what was committed,
-in order, up to the first transaction that is open; nobody who was fenced changes anything."""
+in order, up to the first transaction that is open; nobody who was fenced changes anything, and what is
+prepared waits for the producer that has taken it."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -39,11 +40,22 @@ class Player:
     open: list[Written] = field(default_factory=list)
     offset: int | None = None
     started: bool = False
+    is_two_phase: bool = False
+    """Its transactions have no timeout."""
+    is_prepared: bool = False
+    """It can only commit or abort."""
 
     def decided(self, *, commit: bool) -> None:
         for each in self.open:
             each.is_open, each.is_committed = False, commit
-        self.open, self.offset, self.started = [], None, False
+        self.open, self.offset, self.started, self.is_prepared = [], None, False, False
+
+    def taken(self) -> "tuple[list[Written], int | None, bool]":
+        """Another producer decides what this one has open."""
+        found = self.open, self.offset, self.started
+        self.open, self.offset, self.started, self.is_prepared = [], None, False, False
+        self.is_fenced, self.is_late = True, False
+        return found
 
 
 class Transactions(RuleBasedStateMachine):
@@ -66,15 +78,39 @@ class Transactions(RuleBasedStateMachine):
         self.run(self.bench.close())
         self.loop.close()
 
-    @rule(target=players, id=IDS, newer=st.booleans())
-    def start(self, id: str, newer: bool) -> Player:
+    @rule(target=players, id=IDS, newer=st.booleans(), two_phase=st.booleans())
+    def start(self, id: str, newer: bool, two_phase: bool) -> Player:
         """A client takes a transactional id over from whoever had it."""
-        player = Player(Client(self.bench, id, epoch_per_transaction=newer))
-        self.run(player.client.init())
+        player = Player(Client(self.bench, id, epoch_per_transaction=newer), is_two_phase=two_phase)
+        self.run(player.client.init(two_phase=two_phase))
         if id in self.owners:
             self._fenced(self.owners[id])
         self.owners[id] = player
         return player
+
+    @rule(target=players, id=IDS, newer=st.booleans())
+    def take(self, id: str, newer: bool) -> Player:
+        """The same, but what is open is prepared and not aborted."""
+        player = Player(Client(self.bench, id, epoch_per_transaction=newer), is_two_phase=True)
+        found = self.run(player.client.resume())
+        if id in self.owners:
+            player.open, player.offset, player.started = self.owners[id].taken()
+            player.is_prepared = player.started
+        assert (found is not None) == player.is_prepared
+        self.owners[id] = player
+        return player
+
+    @rule(player=players)
+    def prepare(self, player: Player) -> None:
+        """A client prepares what it has open itself."""
+        expected = player.client.producer
+        if player.is_fenced:
+            with pytest.raises(ProducerFenced):
+                self.run(player.client.resume(expected=expected))
+            return
+        found = self.run(player.client.resume(expected=expected))
+        assert (found is not None) == player.started
+        player.is_two_phase, player.is_prepared, player.is_late = True, player.started, False
 
     def _fenced(self, player: Player) -> None:
         player.decided(commit=False)
@@ -88,6 +124,10 @@ class Transactions(RuleBasedStateMachine):
             with pytest.raises(ProducerFenced):
                 self.run(player.client.write(value, partition=partition))
             return
+        if player.is_prepared:
+            with pytest.raises(InvalidTransaction):
+                self.run(player.client.write(value, partition=partition))
+            return
         self.run(player.client.write(value, partition=partition))
         written = Written(value)
         player.open.append(written)
@@ -98,6 +138,10 @@ class Transactions(RuleBasedStateMachine):
     def commit_offset(self, player: Player, offset: int) -> None:
         if player.is_fenced or player.is_late:
             with pytest.raises(ProducerFenced):
+                self.run(player.client.commit_offset(offset))
+            return
+        if player.is_prepared:
+            with pytest.raises(InvalidTransaction):
                 self.run(player.client.commit_offset(offset))
             return
         self.run(player.client.commit_offset(offset))
@@ -142,7 +186,7 @@ class Transactions(RuleBasedStateMachine):
             return
         self.run(player.client.init(again=True))
         player.decided(commit=False)
-        player.is_late = False
+        player.is_late = player.is_two_phase = False
 
     @rule(player=consumes(players))
     def leave(self, player: Player) -> None:
@@ -158,7 +202,7 @@ class Transactions(RuleBasedStateMachine):
         self.bench.clock.advance(TIMEOUT_MS / 1000)
         self.run(self.bench.broker.transactions.abort_expired())
         for player in self.owners.values():
-            if player.started:
+            if player.started and not player.is_two_phase:
                 player.decided(commit=False)
                 player.is_late = True
 
