@@ -1,5 +1,6 @@
 """Two-phase commits while the database, its connection or the broker is lost at the wrong moment."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,11 @@ class LostAnswer(psycopg.Connection[Any]):
         if self.info.transaction_status != psycopg.pq.TransactionStatus.INTRANS or not armed:
             super().commit()
             return
-        armed.clear()
+        meanwhile = armed.pop()
         if self.commits:
             super().commit()
         self.close()
+        meanwhile()
         raise psycopg.OperationalError("the connection is lost")
 
 
@@ -36,11 +38,12 @@ class LostCommit(LostAnswer):
     commits = False
 
 
-armed: list[bool] = []
+armed: list[Callable[[], object]] = []
+"""What happens before the answer is missed."""
 
 
 def arm() -> None:
-    armed.append(True)
+    armed.append(lambda: None)
 
 
 @pytest.mark.parametrize("kind", [LostAnswer, LostCommit])
@@ -55,6 +58,27 @@ def test_a_connection_that_breaks_at_the_commit(both: Both, kind: type[LostAnswe
             both.check()
         both.write(two_phase, 2)
     both.check(*([1, 2] if kind.commits else [2]))
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_successor_that_decides_meanwhile(both: Both, goes_on: bool) -> None:
+    """The row still tells that the database has committed, until the successor writes another."""
+
+    def succeed() -> None:
+        with both.opened() as successor:
+            assert successor.recover() is True
+            if goes_on:
+                both.write(successor, 2)
+
+    at_the_end = At(Step.NOTED, lambda: armed.append(succeed))
+    with both.opened(at_the_end, connect=lambda: LostAnswer.connect(both.url)) as two_phase:
+        if goes_on:
+            with pytest.raises(TransactionInDoubt, match="another process"):
+                both.write(two_phase, 1)
+        else:
+            both.write(two_phase, 1)
+        both.write(two_phase, 3)
+    both.check(*([1, 2, 3] if goes_on else [1, 3]))
 
 
 def test_a_database_that_stays_away(both: Both) -> None:

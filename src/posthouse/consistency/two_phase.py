@@ -116,6 +116,8 @@ class TwoPhase(Closable):
         self._connection: Connection | None = None
         self._is_settled = False
         """Nothing is open, here or of an earlier process."""
+        self._last: PreparedTransaction | None = None
+        """What the row had when it was taken."""
 
     def close(self) -> None:
         """Close the connections. What is in doubt is decided by whoever recovers next."""
@@ -132,11 +134,11 @@ class TwoPhase(Closable):
         self._is_settled = False
         prepared = self._producer.recover()
         self._on_step(Step.LOG_FENCED)
-        committed = self._row.take(self._connected(), self._cluster.cluster_id())
+        self._last = self._row.take(self._connected(), self._cluster.cluster_id())
         self._on_step(Step.DATABASE_FENCED)
         outcome = None
         if prepared is not None:
-            outcome = prepared == committed
+            outcome = prepared == self._last
             if outcome:
                 self._producer.commit()
             else:
@@ -194,7 +196,7 @@ class TwoPhase(Closable):
                 raise
             if prepared is None:
                 raise
-            self._settle(error)
+            self._settle(prepared, error)
             return
         self._on_step(Step.DATABASE_COMMITTED)
         if prepared is None:
@@ -215,7 +217,7 @@ class TwoPhase(Closable):
         self._is_settled = True
         self._on_step(Step.COMMITTED)
 
-    def _settle(self, error: psycopg.Error) -> None:
+    def _settle(self, prepared: PreparedTransaction, error: psycopg.Error) -> None:
         """The connection broke while the database committed: only a new one can tell."""
         try:
             outcome = self.recover()
@@ -224,8 +226,13 @@ class TwoPhase(Closable):
                 "the database was lost while it committed, and it is open whether it has; 'recover' finds "
                 f"out, and decides the records of {self._id!r} accordingly: {another}"
             ) from error
-        if not outcome:
+        if outcome is False:
             raise error
+        if self._last != prepared:
+            raise TransactionInDoubt(
+                f"the database was lost while it committed, and another process has taken {self._id!r} and "
+                "decided: look whether the change is there, and give every process an id of its own"
+            ) from error
         self._on_step(Step.COMMITTED)
 
     def _give_up(self, connection: Connection) -> None:
