@@ -220,7 +220,6 @@ TRANSACTION_CASES: tuple[Case, ...] = (
         "init_producer_id",
         [on_transaction(_O.WRITE), on_transaction(_O.TWO_PHASE_COMMIT)],
         {"transactional_id": TRANSACTION, "transaction_timeout_ms": 1000, "enable2_pc": True},
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,  # the broker is not set to allow it
         of="two-phase",
     ),
     case(

@@ -40,7 +40,11 @@ def secured(directory: Path, *, data: Path | None = None, **settings: Any) -> As
     file.write_text(PASSWORD)
     file.chmod(0o600)
     return AsyncBroker(
-        data=data, authentication=Authentication.REQUIRED, admin_password_file=file, **settings
+        data=data,
+        authentication=Authentication.REQUIRED,
+        admin_password_file=file,
+        transaction_two_phase_commit_enable=True,
+        **settings,
     )
 
 
