@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import httpx
 import pytest
 from kio.schema.errors import ErrorCode
 from kio.schema.init_producer_id.v6.request import InitProducerIdRequest
@@ -191,3 +192,25 @@ async def test_it_stays_prepared_while_its_scope_moves(
         fetched = await there.fetch(topic, isolation_level=1)
         assert fetched.last_stable_offset == 2
         assert len(fetched.aborted_transactions or ()) == (0 if commit else 1)
+
+
+async def test_an_operator_decides_by_any_broker(brokers: TwoBrokers) -> None:
+    async with Wire(str(brokers.coordinator.listeners["kafka"])) as there:
+        topic = await there.create_topic("t")
+        await brokers.hold(scope_of_transactional_id(ID), brokers.member)
+        first = await init(there)
+        owner = TransactionalWire(Wire(str(brokers.member.listeners["kafka"])), newer=True, id=ID)
+        async with owner.wire:
+            owner.producer_id, owner.epoch = identity(first)
+            await owner.write(b"x")
+        assert ongoing(await init(there, keep=True)) == identity(first)
+        base = f"http://{brokers.coordinator.listeners['admin']}/v1/transactions"
+        async with httpx.AsyncClient(timeout=30) as http:
+            [found] = (await http.get(base)).json()["items"]
+            assert (found["state"], found["producer_epoch"]) == ("prepared", first.producer_epoch)
+            meant = {"producer_id": first.producer_id, "producer_epoch": first.producer_epoch + 1}
+            assert (await http.post(f"{base}/{ID}/commit", params=meant)).status_code == 409
+            meant["producer_epoch"] -= 1
+            decided = await http.post(f"{base}/{ID}/commit", params=meant)
+            assert (decided.status_code, decided.json()["state"]) == (200, "committed")
+        assert await stable(there, topic) == 2
