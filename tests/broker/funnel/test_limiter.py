@@ -34,7 +34,7 @@ def test_no_window_has_more_than_burst_and_rate(rate: float, steps: list[tuple[f
         total = 0
         for ended, count in taken[first:]:
             total += count
-            assert total <= tokens.burst + rate * (ended - began) + 1e-6 * max(rate, 1)
+            assert total <= tokens.limits.burst + rate * (ended - began) + 1e-6 * max(rate, 1)
 
 
 @given(rate=st.floats(0.01, 100_000), pieces=st.lists(st.floats(0.001, 0.2), min_size=20, max_size=60))
@@ -48,7 +48,9 @@ def test_a_rate_is_reached(rate: float, pieces: list[float]) -> None:
         count = tokens.room(0)
         tokens.took(count)
         total += count
-        lost += max(rate * seconds - tokens.burst, 0) + (1 if rate * seconds > tokens.burst - 1 else 0)
+        lost += max(rate * seconds - tokens.limits.burst, 0) + (
+            1 if rate * seconds > tokens.limits.burst - 1 else 0
+        )
     assert total >= rate * sum(pieces) - lost - 2
 
 

@@ -15,8 +15,6 @@ from typing import Final
 from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.model.clock import Clock
 
-BURST_SECONDS: Final = 0.1
-"""Tokens are saved up for this long."""
 _SOONEST_SECONDS: Final = 0.01
 """At high rates several tokens are waited for: a timer for each would cost more than its delivery."""
 _NO_LIMIT: Final = 2**31
@@ -36,12 +34,7 @@ class DeliveryLimiter:
         self._held_seconds = 0.0
         self.limits = limits
         self._since = clock.monotonic()
-        self._tokens = self.burst
-
-    @property
-    def burst(self) -> float:
-        rate = self.limits.rate
-        return 0.0 if rate is None else max(1.0, rate * BURST_SECONDS)
+        self._tokens = self.limits.burst
 
     def change(self, limits: DeliveryLimits) -> None:
         """What was saved up stays, as far as the new burst allows."""
@@ -49,7 +42,7 @@ class DeliveryLimiter:
         if self.limits.rate is None:
             self._tokens = _NO_LIMIT
         self.limits = limits
-        self._tokens = min(self._tokens, self.burst)
+        self._tokens = min(self._tokens, self.limits.burst)
         self._cancel_timer()
         self.freed()
 
@@ -99,7 +92,7 @@ class DeliveryLimiter:
     def _refill(self) -> None:
         now = self._clock.monotonic()
         if self.limits.rate is not None:
-            self._tokens = min(self.burst, self._tokens + (now - self._since) * self.limits.rate)
+            self._tokens = min(self.limits.burst, self._tokens + (now - self._since) * self.limits.rate)
         self._since = now
 
     def _tokens_came(self) -> None:

@@ -8,6 +8,8 @@ from posthouse.model.rates import HIGHEST, LOWEST
 
 _VERSION = 1
 HIGHEST_CONCURRENCY = 1_000_000
+BURST_SECONDS = 0.1
+"""Tokens are saved up for this long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +18,11 @@ class DeliveryLimits:
     """Messages per second, redeliveries included."""
     concurrency: int | None = None
     """How many messages all consumers together may hold unsettled."""
+
+    @property
+    def burst(self) -> float:
+        """Messages that may be handed out at once after a pause; 0 without a rate."""
+        return 0.0 if self.rate is None else max(1.0, self.rate * BURST_SECONDS)
 
     @property
     def is_empty(self) -> bool:

@@ -29,6 +29,8 @@ class Isolation(StrEnum):
 
 
 UNLIMITED_RATE = "unlimited"
+RATE = "posthouse.delivery.rate"
+CONCURRENCY = "posthouse.delivery.concurrency"
 
 
 @dataclass(frozen=True, slots=True)
