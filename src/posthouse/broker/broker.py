@@ -452,6 +452,7 @@ class Broker:
         self._long_poll.wake_all()
         self.groups.close()
         self.subscriptions.stop_leasing()
+        self.group_limiters.close()
 
     def stored_topics(self) -> list[Topic]:
         """All that storage has, the broker's internal ones among them."""

@@ -40,7 +40,7 @@ def limit_queue(
 
     wanted = _wanted(context, rate, concurrency, none)
     path = f"/v1/queues/{part(namespace)}/{part(queue)}"
-    _report(f"queue {queue!r}", _change(context, admin, path, wanted, none), json)
+    _report(f"queue {queue!r}", _change(context, admin, path, wanted, none), none, json)
 
 
 def limit_group(
@@ -59,7 +59,9 @@ def limit_group(
     from posthouse.client.admin_client import part
 
     wanted = _wanted(context, rate, concurrency, none)
-    _report(f"group {group!r}", _change(context, admin, f"/v1/groups/{part(group)}", wanted, none), json)
+    _report(
+        f"group {group!r}", _change(context, admin, f"/v1/groups/{part(group)}", wanted, none), none, json
+    )
 
 
 def limits_text(limits: dict[str, Any] | None) -> str:
@@ -95,15 +97,18 @@ def _change(
     with open_admin(context, admin) as client:
         if none:
             client.delete(f"{path}/limits")
-        elif wanted:
+            return None
+        if wanted:
             client.put(f"{path}/limits", wanted)
             return wanted
         found: dict[str, Any] | None = client.get(path)["limits"]
         return found
 
 
-def _report(subject: str, limits: dict[str, Any] | None, json: bool) -> None:
+def _report(subject: str, limits: dict[str, Any] | None, is_lifted: bool, json: bool) -> None:
     if json:
         print_json({name: (limits or {}).get(name) for name in ("rate", "concurrency")})
+    elif is_lifted:
+        say(f"{subject}: lifted the limits")
     else:
         say(f"{subject}: {limits_text(limits)}")

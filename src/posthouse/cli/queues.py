@@ -113,7 +113,8 @@ def describe(
 
 app.command(
     "limit",
-    epilog="`posthouse queue limit mails --rate 100/s --concurrency 8`\n\n`posthouse queue limit mails --none`",
+    epilog="`posthouse queue limit mails --rate 100/s --concurrency 8`\n\n"
+    "`posthouse queue limit mails --none`",
 )(limit_queue)
 
 

@@ -6,7 +6,8 @@ even if it is the fetch of the member that has just freed the place.
 
 import asyncio
 from bisect import insort
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import TypeAlias
 
 from posthouse.broker.funnel.limiter import DeliveryLimiter
@@ -49,6 +50,14 @@ class GroupLimiter:
             return True
         return self.limiter.room(in_flight) < 1
 
+    def reserve(self, ticket: int, most: int) -> int:
+        """Tokens for up to `most` records; 0 where the reader must `wait`."""
+        if self._line and self._line[0].number < ticket:
+            return 0
+        count = min(most, -(-self.limiter.tokens // (1 + len(self._line))))
+        self.limiter.took(count)
+        return count
+
     async def wait(self, ticket: int, seconds: float) -> None:
         """Return when there may be room, or the time is over."""
         turn = _Turn(ticket)
@@ -77,6 +86,17 @@ class GroupLimiter:
         self.wake_all()
 
 
+class Reservation:
+    """Of one reader that holds no leases."""
+
+    __slots__ = ("tokens", "used")
+
+    def __init__(self, tokens: int) -> None:
+        self.tokens = tokens
+        self.used = 0
+        """The reader says how many of them it needed."""
+
+
 class GroupLimiters:
     """Owned by the event loop."""
 
@@ -85,6 +105,7 @@ class GroupLimiters:
         self._clock = clock
         self._limiters: dict[GroupId, GroupLimiter] = {}
         self._tickets = 0
+        self._is_closed = False
 
     def ticket(self) -> int:
         """Of a new fetch: its place in the order of all."""
@@ -111,10 +132,44 @@ class GroupLimiters:
         """The one that is in use, with limits that may have changed."""
         return self._limiters.get(group)
 
+    # Readers that hold no leases
+
+    @asynccontextmanager
+    async def reserved(
+        self, group: GroupId, ticket: int, most: int, deadline: float
+    ) -> AsyncIterator[Reservation]:
+        """Tokens for up to `most` records that are about to be read, none if there are none before the
+        deadline. Only the rate counts for readers that hold no leases."""
+        reservation = Reservation(await self._reserve(group, ticket, most, deadline))
+        try:
+            yield reservation
+        finally:
+            if (known := self._limiters.get(group)) is not None:
+                known.limiter.took(reservation.used - reservation.tokens)
+                known.wake()
+
+    async def _reserve(self, group: GroupId, ticket: int, most: int, deadline: float) -> int:
+        while (limiter := self.of(group)) is not None:
+            if tokens := limiter.reserve(ticket, most):
+                return tokens
+            left = deadline - self._clock.monotonic()
+            if left <= 0 or self._is_closed:
+                return 0
+            await limiter.wait(ticket, left)
+        return most
+
+    # Changes
+
     def changed(self) -> None:
         """Limits of groups have changed: fetches that wait for room look again."""
         for group in list(self._limiters):
             self.of(group)
+
+    def close(self) -> None:
+        """Nobody waits any more."""
+        self._is_closed = True
+        for known in self._limiters.values():
+            known.wake_all()
 
     def forget(self, group: GroupId) -> None:
         """The group is deleted, or served by another broker."""

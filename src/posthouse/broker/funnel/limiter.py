@@ -48,12 +48,16 @@ class DeliveryLimiter:
 
     def room(self, in_flight: int) -> int:
         """How many messages may be handed out now, if consumers hold `in_flight` of them."""
-        limits = self.limits
-        room = _NO_LIMIT if limits.concurrency is None else max(limits.concurrency - in_flight, 0)
-        if limits.rate is not None:
-            self._refill()
-            room = min(room, max(int(self._tokens + _ROUNDING), 0))
-        return room
+        concurrency, tokens = self.limits.concurrency, self.tokens
+        return tokens if concurrency is None else min(tokens, max(concurrency - in_flight, 0))
+
+    @property
+    def tokens(self) -> int:
+        """How many messages the rate alone allows."""
+        if self.limits.rate is None:
+            return _NO_LIMIT
+        self._refill()
+        return max(int(self._tokens + _ROUNDING), 0)
 
     def took(self, count: int) -> None:
         """Messages were handed out: not more than there was room for."""

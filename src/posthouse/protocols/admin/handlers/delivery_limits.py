@@ -85,7 +85,7 @@ DELIVERY_LIMITS: Final = (
         handler=_limit_queue,
         parameters=OfQueue,
         body=LimitsBody,
-        problems=(404, 409),
+        problems=(404,),
     ),
     Endpoint(
         method="DELETE",
