@@ -1,11 +1,12 @@
 """`posthouse queue limit` and `posthouse group limit`: how fast all consumers together get messages."""
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import typer
 
 from posthouse.cli.options import Admin, GroupName, Json, Namespace, complete_queue, open_admin
-from posthouse.cli.output import print_json, say
+from posthouse.cli.output import complain, print_json, say
 from posthouse.model.rates import FORM, parse_rate, shown_rate
 
 Rate = Annotated[str | None, typer.Option(metavar="RATE", help=f"Most messages per time: {FORM}.")]
@@ -59,9 +60,13 @@ def limit_group(
     from posthouse.client.admin_client import part
 
     wanted = _wanted(context, rate, concurrency, none)
-    _report(
-        f"group {group!r}", _change(context, admin, f"/v1/groups/{part(group)}", wanted, none), none, json
-    )
+    path = f"/v1/groups/{part(group)}"
+    _report(f"group {group!r}", _change(context, admin, path, wanted, none), none, json)
+    if wanted and not _applies(context, admin, path):
+        complain(
+            "they do not apply to the members that it has now: fetches of Kafka's consumer groups do not "
+            "name their group; set a quota with 'posthouse quota set' instead"
+        )
 
 
 def limits_text(limits: dict[str, Any] | None) -> str:
@@ -103,6 +108,19 @@ def _change(
             return wanted
         found: dict[str, Any] | None = client.get(path)["limits"]
         return found
+
+
+def _applies(context: typer.Context, admin: str | None, path: str) -> bool:
+    from posthouse.client.errors import CallRefused
+
+    with open_admin(context, admin) as client:
+        try:
+            limits = client.get(path)["limits"]
+        except CallRefused as refused:
+            if refused.status not in (HTTPStatus.NOT_FOUND, HTTPStatus.FORBIDDEN):
+                raise
+            return True  # there is no such group yet, or nobody else may know
+    return limits is None or bool(limits["applies"])
 
 
 def _report(subject: str, limits: dict[str, Any] | None, is_lifted: bool, json: bool) -> None:

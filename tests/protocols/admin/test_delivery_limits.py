@@ -7,6 +7,7 @@ from typing import Any
 import aio_pika
 import pytest
 from aio_pika.abc import AbstractIncomingMessage
+from aiokafka import AIOKafkaConsumer
 
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
@@ -194,12 +195,30 @@ async def test_limits_of_a_group_are_its_settings() -> None:
             "posthouse.delivery.concurrency": "8",
         }
         found = answered(await http.get("/v1/groups/g"))
-        assert found["limits"] == {"rate": 0.5, "burst": 1, "concurrency": 8, "held_back_seconds": 0}
+        assert found["limits"] == {
+            "rate": 0.5,
+            "burst": 1,
+            "concurrency": 8,
+            "held_back_seconds": 0,
+            "applies": True,
+        }
         answered(await http.put("/v1/groups/g/limits", json={"concurrency": 3}), 204)
         limits = answered(await http.get("/v1/groups/g"))["limits"]
         assert (limits["rate"], limits["concurrency"]) == (None, 3)
         answered(await http.delete("/v1/groups/g/limits"), 204)
         assert answered(await http.get("/v1/groups/g"))["limits"] is None
+
+
+async def test_limits_of_a_consumer_group_are_told_not_to_apply() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        consumer = AIOKafkaConsumer("t", bootstrap_servers=broker.kafka, group_id="g")
+        await consumer.start()
+        answered(await http.put("/v1/groups/g/limits", json={"rate": 1}), 204)
+        async with asyncio.timeout(60):
+            while not (found := answered(await http.get("/v1/groups/g")))["members"]:
+                await asyncio.sleep(0.01)
+        assert found["limits"]["applies"] is False
+        await consumer.stop()
 
 
 async def test_limits_survive_a_restart(tmp_path: Path) -> None:

@@ -41,6 +41,16 @@ class LimitsView(msgspec.Struct, frozen=True, kw_only=True):
     ]
 
 
+class GroupLimitsView(LimitsView, frozen=True, kw_only=True):
+    applies: Annotated[
+        bool,
+        Meta(
+            description="False while the group has members that fetch as Kafka's consumer groups do, without "
+            "naming their group: set quotas of their client ids or users instead."
+        ),
+    ]
+
+
 def limits_view(limits: DeliveryLimits, limiter: DeliveryLimiter | None) -> LimitsView | None:
     """None without limits. There is no limiter before the first delivery to a group."""
     if limits.is_empty:

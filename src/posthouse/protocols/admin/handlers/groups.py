@@ -13,7 +13,7 @@ from posthouse.model.ids import GroupId
 from posthouse.model.scopes import GROUPS as GROUP_SCOPES
 from posthouse.model.scopes import scope_of_group
 from posthouse.protocols.admin.context import CallContext
-from posthouse.protocols.admin.delivery_views import LimitsView, limits_view
+from posthouse.protocols.admin.delivery_views import GroupLimitsView, limits_view
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.flow_rates import FlowView
 from posthouse.protocols.admin.group_views import Group, GroupMember, GroupViews, NamedPlace, SharedProgress
@@ -86,7 +86,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     members_total: int
     lag: Annotated[int, Meta(description="Offsets still to be read, of the partitions of this answer.")]
     limits: Annotated[
-        LimitsView | None,
+        GroupLimitsView | None,
         Meta(description="Of the deliveries to all members together; null without any. See flow-control.md."),
     ]
     flow: Annotated[
@@ -170,17 +170,21 @@ async def _describe(context: CallContext, parameters: GroupWanted, body: NoBody)
         members=[_member(context, each) for each in group.members[:_MOST_MEMBERS]],
         members_total=len(group.members),
         lag=sum(each.lag or 0 for each in offsets),
-        limits=_limits(context, group.id),
+        limits=_limits(context, group),
         flow=await _flow(context, groups, group),
         offsets=offsets,
         next=_token(shown[-1]) if len(shown) < len(later) else None,
     )
 
 
-def _limits(context: CallContext, group: GroupId) -> LimitsView | None:
-    limits = context.broker.group_configs.delivery_limits(group)
-    found = context.broker.group_limiters.of(group)
-    return limits_view(limits, None if found is None else found.limiter)
+def _limits(context: CallContext, group: Group) -> GroupLimitsView | None:
+    limits = context.broker.group_configs.delivery_limits(group.id)
+    found = context.broker.group_limiters.of(group.id)
+    view = limits_view(limits, None if found is None else found.limiter)
+    if view is None:
+        return None
+    has_fetchers = group.kind is not GroupKind.SHARE and context.broker.groups.member_count(group.id) > 0
+    return GroupLimitsView(**msgspec.structs.asdict(view), applies=not has_fetchers)
 
 
 async def _flow(context: CallContext, groups: GroupViews, group: Group) -> FlowView:
