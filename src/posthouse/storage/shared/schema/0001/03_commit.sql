@@ -115,8 +115,8 @@ DECLARE
 BEGIN
     PERFORM check_lease(p_holder, p_epoch, p_scopes);
     -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS, GROUP_MEMBERS; of
-    -- transactions: TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES, DELIVERY_LIMITS, and
-    -- others whose keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
+    -- transactions: TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES,
+    -- DELIVERY_LIMITS, and others whose keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
     IF NOT coordinates AND NOT s_space <@ allowed THEN
         IF transacts THEN
             allowed := allowed || '{2, 3, 7, 26}';
