@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
 
 
@@ -50,6 +51,18 @@ async def test_a_limit_cuts_a_batch_for_members_that_take_whole_ones(bench: Benc
     await limit(bench, concurrency="2")
     await bench.produce(*[b"x"] * 20)
     assert await bench.fetch(ANN) == [LeasedRun(0, 1, 1)]
+
+
+async def test_a_member_gets_what_there_is_room_for_whatever_it_waits_for(bench: Bench) -> None:
+    """Without a limit, the fetch would wait for so many bytes."""
+    await limit(bench, concurrency="1")
+    await bench.produce(b"a", b"b")
+    wish = Wish(max_bytes=2**20, min_bytes=2**19, max_records=100, seconds=3600)
+    async with asyncio.timeout(30):
+        found = await bench.subscriptions.fetch(NAME, ANN, [bench.partition], wish, lambda: True)
+    taken = found[bench.partition]
+    assert isinstance(taken, Taken)
+    assert taken.runs == [LeasedRun(0, 0, 1)]
 
 
 async def test_a_settlement_wakes_the_fetch_that_waits_longest(bench: Bench) -> None:

@@ -205,6 +205,10 @@ async def test_limits_of_a_group_are_its_settings() -> None:
         answered(await http.put("/v1/groups/g/limits", json={"concurrency": 3}), 204)
         limits = answered(await http.get("/v1/groups/g"))["limits"]
         assert (limits["rate"], limits["concurrency"]) == (None, 3)
+        metrics = await scrape(broker)
+        assert metrics.value("posthouse_group_delivery_concurrency_limit", group="g") == 3
+        assert not metrics.has("posthouse_group_delivery_rate_limit", group="g")
+        assert metrics.value("posthouse_group_held_back_seconds_total", group="g") == 0
         answered(await http.delete("/v1/groups/g/limits"), 204)
         assert answered(await http.get("/v1/groups/g"))["limits"] is None
 

@@ -171,7 +171,7 @@ class Fetching:
                     await limiter.wait(ticket, seconds)
                     continue
                 most = min(wish.max_records, limiter.share(in_flight))
-                wish = replace(wish, max_records=most, is_strict=True)
+                wish = replace(wish, max_records=most, is_strict=True, min_bytes=1)
             changes = self._changes[group]
             harvest = await self._harvest(group, wanted, wish)
             missing = max(wish.min_bytes, 1) - harvest.size
