@@ -34,8 +34,7 @@ Send: TypeAlias = Callable[[str, bytes], Awaitable[bool]]
 
 @asynccontextmanager
 async def running(data: Path | None = None, **settings: Any) -> AsyncIterator[AsyncBroker]:
-    ports = {"rocketmq": ANY_PORT, "rocketmq_grpc": ANY_PORT}
-    async with AsyncBroker(data=data, **ports, **settings) as broker:
+    async with AsyncBroker(data=data, rocketmq=ANY_PORT, rocketmq_grpc=ANY_PORT, **settings) as broker:
         yield broker
 
 

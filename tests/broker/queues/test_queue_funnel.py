@@ -261,3 +261,44 @@ async def test_limits_that_make_no_sense_are_refused() -> None:
         with pytest.raises(UnknownQueue):
             await limits.remove("nowhere")
         assert await rig.publish(b"a", envelope=PLAIN)
+
+
+async def test_a_consumer_that_leaves_frees_its_places() -> None:
+    async with running() as rig:
+        queue = await rig.queue()
+        await rig.namespace.limits.set("q", DeliveryLimits(concurrency=4))
+        gone, other = Taker(), Taker()
+        queue.subscribe(gone)
+        await rig.publish(*values(10))
+        await gone.has(4)
+        queue.subscribe(other)
+        await turns()
+        assert not other.taken
+        queue.unsubscribe(gone)
+        queue.release(gone.taken)
+        await other.has(4)
+        await turns()
+        assert other.values == values(4)
+
+
+async def test_an_order_by_key_and_a_limit_hold_together() -> None:
+    async with running() as rig:
+        queue = await rig.queue(ordered_by_key=True)
+        await rig.exchange("x")
+        for key in (b"a", b"b", b"c"):
+            await rig.bind("x", "q", key)
+        await rig.namespace.limits.set("q", DeliveryLimits(concurrency=2))
+        taker = Taker()
+        queue.subscribe(taker)
+        for key in (b"a", b"a", b"b", b"c"):
+            await rig.publish(key, key=key, exchange="x")
+        await taker.has(2)
+        await turns()
+        assert taker.values == [b"a", b"b"], "the second a waits for the first, c for a place"
+        queue.ack([taker.taken[0]])
+        await taker.has(3)
+        await turns()
+        assert taker.values == [b"a", b"b", b"a"]
+        queue.ack(taker.taken[1:])
+        await taker.has(4)
+        assert taker.values[-1] == b"c"
