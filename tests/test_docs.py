@@ -96,6 +96,25 @@ def test_tests_that_are_named_exist(page: Path) -> None:
         assert (ROOT / name).is_file(), f"{page.name} names {name}"
 
 
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"])
+def test_test_functions_that_are_named_exist(page: Path) -> None:
+    for file, name in re.findall(r"`([\w./-]*\btest_\w+\.py)::(test_\w+)`", page.read_text()):
+        assert (ROOT / file).is_file(), f"{page.name} names {file}"
+        defined = re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+        assert defined, f"{page.name} names {name} of {file}"
+
+
+def test_every_overflow_policy_is_shown_by_a_test() -> None:
+    """Every row of the tables of policies names a test, or that of the row above."""
+    page = (ROOT / "docs" / "flow-control.md").read_text()
+    policies = page[page.index("## Overflow policies") : page.index("### Choosing")]
+    rows = [line for line in policies.splitlines() if line.startswith("| ")]
+    shown = [line for line in rows if not line.startswith("| protocol ")]
+    assert len(shown) > 15
+    for line in shown:
+        assert line.endswith(("` |", "| the same |")), line
+
+
 def test_the_glossary_names_modules_that_exist() -> None:
     modules = re.findall(r"\| `([a-z_/.]+)` \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
     assert modules

@@ -78,7 +78,7 @@ class ScopeTable:
         needed += [
             NAMESPACES[shard_of(put.owner) % len(NAMESPACES)]
             for put in puts
-            if put.space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)
+            if put.space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.DELIVERY_LIMITS)
         ]
         for scope in needed:
             holder = self.holders.get(scope)

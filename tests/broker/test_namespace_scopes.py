@@ -7,6 +7,7 @@ import pytest
 
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
+from posthouse.broker.funnel.limits import UNLIMITED, DeliveryLimits
 from posthouse.broker.queues.definition import QueueDefinition
 from posthouse.broker.queues.due_elsewhere import due_put
 from posthouse.broker.queues.envelope import Envelope
@@ -229,3 +230,34 @@ async def test_a_message_that_is_due_in_a_namespace_of_another_broker(brokers: P
 def test_messages_that_are_due_at_the_same_time_are_kept_apart() -> None:
     entry = Scheduled(due_ms=5, namespace=OTHER, exchange="", key=b"q", value=b"due")
     assert due_put(entry).key != due_put(entry).key
+
+
+async def test_limits_on_deliveries_move_with_their_queue(brokers: Pair) -> None:
+    before = brokers.coordinator.namespaces.get("/")
+    await declare(before)
+    limits = DeliveryLimits(rate=50, concurrency=2)
+    await before.limits.set("q", limits)
+    await brokers.member.namespaces.get(OTHER).declare_queue(QueueDefinition(name="q"), SESSION)
+    await brokers.scopes.move(SCOPE, brokers.member)
+    after = brokers.member.namespaces
+    assert queue_in(after.get("/")).limits == limits
+    assert queue_in(after.get(OTHER)).limits == UNLIMITED
+    await after.get("/").limits.remove("q")
+    await brokers.scopes.move(SCOPE, brokers.coordinator)
+    assert queue_in(brokers.coordinator.namespaces.get("/")).limits == UNLIMITED
+
+
+async def test_the_next_holder_of_a_scope_counts_places_and_tokens_anew(brokers: Pair) -> None:
+    before = brokers.coordinator.namespaces.get("/")
+    await declare(before)
+    await before.limits.set("q", DeliveryLimits(concurrency=1))
+    for value in (b"1", b"2"):
+        await publish(brokers.coordinator, before, "q", value)
+    assert await queue_in(before).get() is not None
+    assert await queue_in(before).get() is None
+    await brokers.scopes.move(SCOPE, brokers.member)
+    queue = queue_in(brokers.member.namespaces.get("/"))
+    again = await queue.get()
+    assert again is not None
+    assert (again.value, again.redelivered) == (b"1", True)
+    assert await queue.get() is None

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.broker.transactions.transaction import TransactionState
 from posthouse.model.clock import ManualClock
 from posthouse.model.ids import GroupId, MemberId

@@ -9,9 +9,11 @@ import pytest
 from posthouse.broker.access.scram import MIN_ITERATIONS
 from posthouse.broker.appending import Appended, Produced
 from posthouse.broker.broker import Broker
+from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.queues.definition import QueueDefinition
+from posthouse.broker.queues.queue import Queue
 from posthouse.broker.routing.definitions import ExchangeDefinition, ExchangeKind
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import SystemClock
@@ -25,7 +27,7 @@ from posthouse.model.errors import (
     UnknownTopic,
 )
 from posthouse.model.ids import GroupId, MemberId
-from posthouse.model.scopes import HOUSEKEEPING, NAMESPACES, scope_of_group
+from posthouse.model.scopes import HOUSEKEEPING, NAMESPACES, Scope, scope_of_group
 from posthouse.model.topics import Topic
 from posthouse.protocols.authenticator import Authenticator, PeerIdentity
 from posthouse.protocols.sasl import SaslLogin
@@ -39,7 +41,7 @@ from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.protocols.kafka.scram_client import ScramClient
 from tests.storage.shared.lost_answers import LostAnswers
-from tests.storage.shared.opened import make_member, make_shared, move_scope
+from tests.storage.shared.opened import make_member, make_shared, move_scope, release_scope, take_scope
 
 PEER = "127.0.0.1:1"
 PASSWORD = "nobody-guesses-this"
@@ -408,3 +410,30 @@ async def test_the_member_changes_nothing_else(brokers: Brokers) -> None:
         await brokers.member.access.users.set_password("eve", PASSWORD, iterations=MIN_ITERATIONS)
     with pytest.raises(NotCoordinator):
         await brokers.member.transactions.init_producer("tx", 1000)
+
+
+async def test_the_holder_of_a_namespace_stores_limits_of_its_queues(
+    brokers: Brokers,
+) -> None:
+    """It need not coordinate, and who takes the scope reads them."""
+    coordinator, member = brokers.coordinator, brokers.member
+    scope = coordinator.namespaces.get("/").scope
+    await coordinator.namespaces.get("/").declare_queue(QueueDefinition(name="q"), SESSION)
+    await _move(brokers, scope, coordinator, member)
+    limits = DeliveryLimits(rate=12.5, concurrency=3)
+    await member.namespaces.get("/").limits.set("q", limits)
+    await _move(brokers, scope, member, coordinator)
+    queue = coordinator.namespaces.get("/").queues["q"]
+    assert isinstance(queue, Queue)
+    assert queue.limits == limits
+    assert coordinator.namespaces.get("/").limits.get("q") == limits
+
+
+async def _move(brokers: Brokers, scope: Scope, holder: Broker, to: Broker) -> None:
+    before, after = holder._storage, to._storage
+    assert isinstance(before, SharedStorage)
+    assert isinstance(after, SharedStorage)
+    await holder.release_scope(scope)
+    await release_scope(brokers.database, scope, before)
+    await take_scope(brokers.database, scope, after)
+    await to.take_scope(scope)

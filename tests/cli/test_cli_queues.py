@@ -174,3 +174,46 @@ def test_exchanges_and_bindings(serving: Serving, queue: str) -> None:
 )
 def test_durations_for_people(ms: int, text: str) -> None:
     assert shown_duration(ms) == text
+
+
+def test_limits_of_a_queue(serving: Serving, queue: str) -> None:
+    none = f"queue '{queue}': no limits\n0.0/s in, 0.0/s out, backlog 3, not draining"
+    assert said(serving, "queue", "limit", queue) == none
+    done = said(serving, "queue", "limit", queue, "--rate", "30/m", "--concurrency", "8")
+    assert done == f"queue '{queue}': at most 30/m, at most 8 unsettled"
+    assert said(serving, "queue", "limit", queue).splitlines()[0] == done
+    found = parsed(serving, "queue", "limit", queue)
+    assert (found["rate"], found["concurrency"], found["flow"]["backlog"]) == (0.5, 8, 3)
+    shown = output(serving, "queue", "describe", queue)
+    rows = dict(line.split() for line in shown.splitlines() if line.startswith(("limits", "flow")))
+    assert (rows["limits.rate"], rows["limits.concurrency"], rows["flow.backlog"]) == ("0.5", "8", "3")
+    assert said(serving, "queue", "limit", queue, "--concurrency", "2").endswith(": at most 2 unsettled")
+    assert said(serving, "queue", "limit", queue, "--none") == f"queue '{queue}': lifted the limits"
+    assert parsed(serving, "queue", "limit", queue)["rate"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--rate", "fast"), "'fast' is no rate; write a rate such as 100/s"),
+        (("--rate", "1/s", "--none"), "--none goes alone"),
+        (("--concurrency", "0"), "should be greater than or equal to 1"),
+    ],
+)
+def test_limits_that_are_none(serving: Serving, queue: str, options: tuple[str, ...], sentence: str) -> None:
+    done = inside("queue", "limit", queue, *options, admin=serving.admin)
+    assert done.returncode == 2
+    assert sentence in " ".join(done.stderr.split())
+
+
+def test_limits_of_a_queue_that_is_not_there(serving: Serving) -> None:
+    done = inside("queue", "limit", "nowhere", "--rate", "1", admin=serving.admin)
+    assert one_sentence(done, 1) == "there is no queue 'nowhere'"
+
+
+def test_limits_of_a_group(serving: Serving, topic: str) -> None:
+    """That does not exist yet."""
+    group = f"g-{topic}"
+    done = said(serving, "group", "limit", group, "--rate", "100/s")
+    assert done == f"group '{group}': at most 100/s"
+    assert said(serving, "group", "limit", group, "--none") == f"group '{group}': lifted the limits"

@@ -14,6 +14,7 @@ from posthouse.broker.coordination import Coordination
 from posthouse.broker.definition_follower import DefinitionFollower
 from posthouse.broker.delayed_records import DelayedRecords
 from posthouse.broker.dynamic_settings import DynamicSettings, LimitConnections, no_listeners
+from posthouse.broker.funnel.group_limiters import GroupLimiters
 from posthouse.broker.group_scopes import GroupScopes
 from posthouse.broker.groups.config import default_config
 from posthouse.broker.groups.configs import GroupConfigs
@@ -140,6 +141,8 @@ class Broker:
         held_groups = HeldScopes(OF_GROUPS, has_all=self._is_alone)
         held_transactions = HeldScopes(OF_TRANSACTIONS, has_all=self._is_alone)
         self.protocol_members = ProtocolMembers()
+        self.group_limiters = GroupLimiters(self.group_configs.delivery_limits, clock)
+        self.group_configs.when_changed(self.group_limiters.changed)
         self.subscriptions = Subscriptions(
             storage,
             clock,
@@ -149,6 +152,7 @@ class Broker:
             held_groups,
             self.protocol_members,
             DeadLetters(storage, clock, self.topics, self.create_topics, self._add_record),
+            self.group_limiters,
         )
         ids = TransactionalIds()
         self.groups = Groups(
@@ -449,6 +453,7 @@ class Broker:
         self._long_poll.wake_all()
         self.groups.close()
         self.subscriptions.stop_leasing()
+        self.group_limiters.close()
 
     def stored_topics(self) -> list[Topic]:
         """All that storage has, the broker's internal ones among them."""

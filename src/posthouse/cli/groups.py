@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from posthouse.cli.delivery_limits import limit_group
 from posthouse.cli.durations import parse_date, parse_duration, parse_moment
 from posthouse.cli.options import (
     Bootstrap,
@@ -291,6 +292,9 @@ def alter(
         print_json({"group": group, "altered": True})
     else:
         say(f"changed group {group!r}")
+
+
+app.command("limit", epilog="`posthouse group limit billing --rate 100/s --concurrency 8`")(limit_group)
 
 
 @app.command(epilog="`posthouse group delete billing billing-test`")

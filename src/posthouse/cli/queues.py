@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from posthouse.cli.delivery_limits import QueueName, limit_queue
 from posthouse.cli.durations import shown_duration
 from posthouse.cli.options import (
     Admin,
@@ -40,9 +41,6 @@ class QueueState(StrEnum):
     UNCONSUMED = "unconsumed"
 
 
-QueueName = Annotated[
-    str, typer.Argument(metavar="QUEUE", help="Name of the queue.", autocompletion=complete_queue)
-]
 Search = Annotated[str | None, typer.Option(metavar="TEXT", help="Only names that contain this.")]
 State = Annotated[
     QueueState | None,
@@ -111,6 +109,13 @@ def describe(
         print()
     more = {name: value for name, value in found.items() if name not in _SUMMARY}
     print_table(("property", "value"), _flat(more))
+
+
+app.command(
+    "limit",
+    epilog="`posthouse queue limit mails --rate 100/s --concurrency 8`\n\n"
+    "`posthouse queue limit mails --none`",
+)(limit_queue)
 
 
 @app.command(epilog="`posthouse queue peek mails -n 1`")
@@ -271,6 +276,8 @@ def _flat(fields: dict[str, Any], prefix: str = "") -> list[tuple[str, object]]:
             rows += _flat(value, f"{prefix}{name}.")
         elif isinstance(value, list):
             rows.append((prefix + name, ", ".join(map(str, value)) or "-"))
+        elif isinstance(value, float):
+            rows.append((prefix + name, f"{value:,.1f}"))
         elif isinstance(value, bool):
             rows.append((prefix + name, "yes" if value else "no"))
         else:

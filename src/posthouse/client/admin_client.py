@@ -72,6 +72,9 @@ class AdminClient(Closable):
     def post(self, path: str, body: Any = None, **query: Any) -> Any:
         return self._call("POST", path, query, {} if body is None else body)
 
+    def put(self, path: str, body: Any) -> Any:
+        return self._call("PUT", path, {}, body)
+
     def delete(self, path: str, **query: Any) -> Any:
         return self._call("DELETE", path, query, None)
 

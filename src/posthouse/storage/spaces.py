@@ -46,6 +46,8 @@ class Space(IntEnum):
     """Where the batches begin that recovery has kept without a commit that proves them: by partition."""
     GROUP_MEMBERS = 33
     """Members of groups that move from one broker to another. The next one removes what it has read."""
+    DELIVERY_LIMITS = 37
+    """What operators allow the consumers of queues: by the name of the queue, declared or not."""
 
 
 CLUSTER_WIDE = frozenset(
@@ -87,6 +89,7 @@ OF_NAMESPACES = frozenset(
         Space.REFERRALS,
         Space.SOURCES,
         Space.DUE,
+        Space.DELIVERY_LIMITS,
     }
 )
 """State of the brokers that hold the scopes of the namespaces."""

@@ -2,9 +2,9 @@
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
-from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
 from posthouse.broker.subscriptions.selection import Selection
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.broker.topics import NewTopic
 from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError

@@ -8,8 +8,8 @@ import pytest
 
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
-from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import NotCoordinator, PosthouseError, Unavailable
 from posthouse.model.ids import GroupId, MemberId, PartitionId

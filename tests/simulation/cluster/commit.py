@@ -27,7 +27,7 @@ _DONE, _DUPLICATE, _FENCED, _OUT_OF_ORDER, _NOT_FROM_0, _VOID, _OF_ANOTHER, _DEL
 _OF_ANY = frozenset({1, 5, 13, 14, 19, 33, 11, 12, 27, 28, 29})
 """Spaces of groups, and of namespaces without their names in the keys."""
 _OF_TRANSACTIONS = frozenset({2, 3, 7, 26})
-_OF_NAMESPACES = frozenset({8, 9, 10})
+_OF_NAMESPACES = frozenset({8, 9, 10, 37})
 _REFERENCE_BYTES = 48
 _REMEMBERED = 5
 _SEQUENCES = 2**31

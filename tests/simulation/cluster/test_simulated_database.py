@@ -290,7 +290,7 @@ def test_postgresql_lets_the_same_scopes_write_to_logs_of_namespaces(postgres: P
 def _same_state_may_be_written(broker: Latecomer) -> None:
     for space in Space:
         put = Put(space, b"\x00\x00\x00\x01v" + bytes(40), b"\x02")
-        needs_scope = space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)
+        needs_scope = space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.DELIVERY_LIMITS)
         if space in OF_GROUPS | OF_NAMESPACES and not needs_scope:
             _rows(broker.commit([put]))
         else:

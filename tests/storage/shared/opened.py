@@ -153,6 +153,12 @@ async def move_scope(database: Database, scope: Scope, holder: SharedStorage, to
     """From one broker to another, as their keepers do it."""
     await holder.log_scopes.release(scope)
     await release_scope(database, scope, holder)
+    await take_scope(database, scope, to)
+    await to.log_scopes.take(scope)
+
+
+async def take_scope(database: Database, scope: Scope, to: SharedStorage) -> None:
+    """One that nobody holds, in the database."""
     lease = to._lease
     assert isinstance(lease, TestLease)
     async with await database.connect("tests") as connection:
@@ -162,7 +168,6 @@ async def move_scope(database: Database, scope: Scope, holder: SharedStorage, to
         [(answer,)] = await found.fetchall()
     assert scope.name in answer["taken"]
     lease.scopes.add(scope)
-    await to.log_scopes.take(scope)
 
 
 async def release_scope(database: Database, scope: Scope, holder: SharedStorage) -> None:

@@ -47,6 +47,7 @@ ORDERS, MAILS = scope_of_group("orders"), scope_of_group("mails")
 JOB = scope_of_transactional_id("id")
 SHOP = scope_of_namespace("shop")
 EXCHANGE = exchange_key("shop", "events")
+_OF_ONE_NAMESPACE = (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.DELIVERY_LIMITS)
 
 
 def offset(group: str, value: bytes | None = b"7", topic: TopicId = TOPIC.id) -> Put:
@@ -119,7 +120,7 @@ def test_all_state_of_a_group_is_in_its_scope(group: str) -> None:
 @given(st.text(), st.text())
 def test_definitions_of_a_namespace_are_in_its_scope(namespace: str, name: str) -> None:
     key = exchange_key(namespace, name)
-    puts = [Put(space, key, b"") for space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)]
+    puts = [Put(space, key, b"") for space in _OF_ONE_NAMESPACE]
     assert scopes_of(puts) == {scope_of_namespace(namespace)}
 
 
@@ -393,7 +394,7 @@ async def test_the_database_lets_holders_of_one_kind_not_write_the_state_of_anot
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever the broker believes. With both kinds of scopes it may write both."""
-    of_queues = [Put(space, EXCHANGE, b"") for space in (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES)]
+    of_queues = [Put(space, EXCHANGE, b"") for space in _OF_ONE_NAMESPACE]
     of_jobs = [Put(space, b"id", b"") for space in (Space.TRANSACTIONS, Space.FENCES)]
     monkeypatch.setattr(committer, "scopes_of", lambda operations: set())
     serving = Member(database, objects, clock, await take_lease(database, scopes=[SHOP, JOB]))

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from posthouse.broker.funnel.limits import HIGHEST_CONCURRENCY, UNLIMITED, DeliveryLimits
 from posthouse.broker.subscriptions.leases import LeaseTerms
 from posthouse.broker.subscriptions.rules import SubscriptionRules
 from posthouse.model.errors import InvalidConfig, InvalidTopicName
+from posthouse.model.rates import FORM, parse_rate
 from posthouse.model.topics import check_topic_name
 from posthouse.settings import Settings
 
@@ -24,6 +26,27 @@ _BY_DURATION = "by_duration:"
 class Isolation(StrEnum):
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
+
+
+UNLIMITED_RATE = "unlimited"
+RATE = "posthouse.delivery.rate"
+CONCURRENCY = "posthouse.delivery.concurrency"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRate:
+    text: str
+    per_second: float | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _rate(text: str) -> DeliveryRate:
+    wanted = text.strip().lower()
+    if wanted == UNLIMITED_RATE:
+        return DeliveryRate(wanted)
+    return DeliveryRate(wanted, parse_rate(wanted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +147,20 @@ class GroupConfig:
         "The topic that gets the records which members of a share group reject, or which were delivered to "
         "them too often. Empty: they are not kept.",
     )
+    posthouse_delivery_concurrency: int = _number(
+        0,
+        0,
+        HIGHEST_CONCURRENCY,
+        "How many records all members of a share group, or RocketMQ's consumers of the group (those of the "
+        "gRPC protocol), may hold together; 0 for no limit.",
+    )
+    posthouse_delivery_rate: DeliveryRate = _text(
+        DeliveryRate(UNLIMITED_RATE),
+        _rate,
+        f"{UNLIMITED_RATE}, or {FORM}",
+        "How many records per second all members of a share group, or RocketMQ's consumers of the group, get "
+        "together, redeliveries included.",
+    )
     rocketmq_fifo_enable: bool = _text(
         False,
         _boolean,
@@ -186,6 +223,13 @@ class GroupConfig:
     streams_session_timeout_ms: int = _number(
         45_000, *_SESSION, "How long a member of a streams group (KIP-1071) may be silent."
     )
+
+    @property
+    def delivery_limits(self) -> DeliveryLimits:
+        rate, concurrency = self.posthouse_delivery_rate.per_second, self.posthouse_delivery_concurrency
+        if rate is None and not concurrency:
+            return UNLIMITED
+        return DeliveryLimits(rate=rate, concurrency=concurrency or None)
 
     @property
     def subscription_rules(self) -> SubscriptionRules:
@@ -256,6 +300,8 @@ def _parsed(name: str, text: str) -> object:
 _WITHOUT_BROKER_NAME = frozenset(
     {
         "errors_deadletterqueue_topic_name",
+        "posthouse_delivery_concurrency",
+        "posthouse_delivery_rate",
         "rocketmq_fifo_enable",
         "rocketmq_priority_factor",
         "share_auto_offset_reset",

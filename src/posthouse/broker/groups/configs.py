@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator, Mapping
 
+from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.own_settings import Overrides, OwnSettings
 from posthouse.broker.subscriptions.rules import SubscriptionRules
@@ -22,6 +23,11 @@ class GroupConfigs:
         self.defaults = defaults
         self._own = OwnSettings(storage, Space.GROUP_CONFIGS, self._check)
         self._configs: dict[GroupId, GroupConfig] = {}
+        self._when_changed: list[Callable[[], None]] = []
+
+    def when_changed(self, changed: Callable[[], None]) -> None:
+        """Call it after settings of groups have changed."""
+        self._when_changed.append(changed)
 
     def set_defaults(self, defaults: GroupConfig) -> None:
         if defaults != self.defaults:
@@ -41,6 +47,11 @@ class GroupConfigs:
     def _take_all(self) -> None:
         for group in self:
             self._take(group, self.overrides(group))
+        self._tell()
+
+    def _tell(self) -> None:
+        for changed in self._when_changed:
+            changed()
 
     def __iter__(self) -> Iterator[GroupId]:
         """The groups with overrides."""
@@ -63,6 +74,10 @@ class GroupConfigs:
         self._configs.pop(group, None)
         if self.overrides(group):
             self._take(group, self.overrides(group))
+        self._tell()
+
+    def delivery_limits(self, group: GroupId) -> DeliveryLimits:
+        return self.get(group).delivery_limits
 
     async def replace(self, group: GroupId, overrides: Overrides) -> None:
         """Set all overrides of the group. Raises InvalidConfig."""

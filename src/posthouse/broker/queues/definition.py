@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.broker.routing.table_values import from_json, to_json
 from posthouse.model.errors import DataDamaged
 
@@ -42,6 +43,10 @@ class QueueDefinition:
     """One consumer gets everything, until it leaves and the next one takes over."""
     delivery_limit: int | None = None
     """How often a message may be delivered again before it is a dead letter."""
+    delivery_rate: float | None = None
+    """Messages per second, unless an operator has set other limits; see `broker/funnel`."""
+    delivery_concurrency: int | None = None
+    """Messages that all consumers together may hold."""
     ordered_by_key: bool = False
     """Of the messages with one key at most one is in flight."""
     is_stream: bool = False
@@ -59,6 +64,10 @@ class QueueDefinition:
         if self.is_stream:
             return False
         return self.max_length is not None or self.max_bytes is not None
+
+    @property
+    def delivery_limits(self) -> DeliveryLimits:
+        return DeliveryLimits(rate=self.delivery_rate, concurrency=self.delivery_concurrency)
 
     @property
     def is_transient(self) -> bool:

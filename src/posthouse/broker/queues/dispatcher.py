@@ -13,6 +13,7 @@ what has happened, and this decides what happens next:
 import asyncio
 from collections.abc import Callable, Sequence
 
+from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.broker.queues.consumers import Consumers, dealt
 from posthouse.broker.queues.counters import QueueCounters
 from posthouse.broker.queues.dead_letters import DeathReason, Routing
@@ -30,6 +31,8 @@ from posthouse.broker.queues.requeue import Requeue
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.room import Room
 from posthouse.broker.queues.settlement import Settlement
+from posthouse.broker.queues.taking import take_oldest, take_one
+from posthouse.broker.queues.throttle import Throttle, throttle_with
 from posthouse.records.references import NEVER
 from posthouse.storage.operations import Run
 
@@ -56,7 +59,7 @@ class Dispatcher:
         """`source` is the queue, as messages and log lines name it."""
         self._source = source
         self._definition = definition
-        self._lanes = lanes
+        self.lanes = lanes
         self._resources = resources
         self._clock = resources.clock
         self._tracer = resources.tracer
@@ -77,8 +80,10 @@ class Dispatcher:
         self.room = Room(definition, self)
         self._is_limited = definition.is_limited
         self._drops_head = definition.is_limited and definition.overflow is OverflowPolicy.DROP_HEAD
+        self.throttle: Throttle | None = None
+        """None while the queue has no limits: then they cost nothing."""
         self._is_planned = False
-        self._is_stopped = False
+        self.is_stopped = False
 
     def new_reader(
         self, lane: MessageLane, pass_over: Callable[[int, int], None] = lambda first, end: None
@@ -89,12 +94,12 @@ class Dispatcher:
     def load(self) -> None:
         """Progress was loaded from storage."""
         self.loader.load_stash()
-        for lane in self._lanes:
+        for lane in self.lanes:
             self.loader.begin_at(lane, lane.progress.floor)
 
     async def recover(self) -> None:
         """Read from the references when messages expire, and how many bytes the queue holds."""
-        for lane in self._lanes:
+        for lane in self.lanes:
             await find_expiries(self._resources.storage, lane)
             if self._definition.max_bytes is not None:
                 found = await unsettled_bytes(self.new_reader(lane), lane)
@@ -107,7 +112,7 @@ class Dispatcher:
     @property
     def ready(self) -> int:
         ready = len(self.requeue)
-        for lane in self._lanes:
+        for lane in self.lanes:
             ready += lane.ready
         return ready
 
@@ -120,12 +125,40 @@ class Dispatcher:
         ready = self.ready + more
         if not ready or not len(self.consumers) or self.keys is not None:
             return ready  # no consumer may take messages that wait for others of their key
-        return max(ready - self.consumers.credit, 0)
+        return max(ready - self._credit, 0)
+
+    @property
+    def in_flight(self) -> int:
+        """Messages that are handed out and not settled, of all consumers together."""
+        leased = -len(self.requeue)
+        for lane in self.lanes:
+            leased += len(lane.leases.holders)
+        return leased
+
+    @property
+    def _credit(self) -> int:
+        """Messages that the consumers would take now, as far as the limits allow."""
+        credit = self.consumers.credit
+        return credit if self.throttle is None else min(credit, self.throttle.room)
 
     @property
     def has_credit(self) -> bool:
         """Whether a consumer could take a message now."""
         return self.consumers.have_credit
+
+    @property
+    def is_held_back(self) -> bool:
+        return self.throttle is not None and self.throttle.room < 1
+
+    def set_limits(self, limits: DeliveryLimits) -> None:
+        """They apply to the next delivery; what is handed out already stays so."""
+        self.throttle = throttle_with(limits, self.throttle, self, self._clock)
+        self.room_came()
+
+    def room_came(self) -> None:
+        if self.pulling.is_used:
+            self.pulling.wake()
+        self.plan()
 
     # Events
 
@@ -146,7 +179,7 @@ class Dispatcher:
 
     def _claim(self, lane: MessageLane, count: int) -> None:
         """Claim as many of the new messages as the consumers have credit for."""
-        credit = self.consumers.credit
+        credit = self._credit
         # The credit of a consumer is capped: it tells of at most what it takes at once.
         claimed = count if credit >= AT_ONCE else min(count, credit - (self.ready - count))
         if claimed > 0:
@@ -162,8 +195,10 @@ class Dispatcher:
         if self.keys is not None:
             self.plan()
             self.pulling.wake()
+        if self.throttle is not None:
+            self.throttle.limiter.freed()
         settlement = self.settlement
-        if not settlement.leased_bytes and settlement.bytes and not any(lane.ready for lane in self._lanes):
+        if not settlement.leased_bytes and settlement.bytes and not any(lane.ready for lane in self.lanes):
             settlement.bytes = 0
         self.tell_room()
 
@@ -175,7 +210,7 @@ class Dispatcher:
         """Deliver, or try again later where loading failed: no other event may follow."""
         if task.exception() is None:
             self.plan()
-        elif not self._is_stopped:
+        elif not self.is_stopped:
             asyncio.get_running_loop().call_later(self._retry_seconds, self.plan)
 
     def requeued(self, message: Message) -> None:
@@ -187,9 +222,7 @@ class Dispatcher:
 
     def requeue_ended(self) -> None:
         self._check_overflow()
-        if self.pulling.is_used:
-            self.pulling.wake()
-        self.plan()
+        self.room_came()
         if len(self.consumers):
             self._plan_loading()
 
@@ -225,10 +258,13 @@ class Dispatcher:
     def _pump(self) -> None:
         """Deliver messages in memory, as far as there is credit."""
         self._is_planned = False
-        if self._is_stopped or self._changing is not None:
+        if self.is_stopped or self.changing is not None:
             return
-        in_memory = sum(len(lane.window) + len(lane.returned) for lane in self._lanes)
-        turns = self.consumers.turns(max(1, min(in_memory, AT_ONCE)))
+        in_memory = sum(len(lane.window) + len(lane.returned) for lane in self.lanes)
+        most = max(1, min(in_memory, AT_ONCE))
+        if self.throttle is not None and self.consumers.have_credit:
+            most = self.throttle.admit(most)
+        turns = self.consumers.turns(most)
         if not turns:
             self._check_overflow()  # messages that they were expected to take
             return
@@ -250,7 +286,7 @@ class Dispatcher:
         self._plan_loading()
 
     @property
-    def _changing(self) -> asyncio.Task[None] | None:
+    def changing(self) -> asyncio.Task[None] | None:
         """Overflow or requeue under way: no message is delivered before it has ended."""
         return self.overflow.task or self.requeue.task
 
@@ -262,48 +298,32 @@ class Dispatcher:
     async def offer(self) -> None:
         """Return when what is ready was offered to the consumers, as far as they have credit."""
         for _ in range(_OFFERS):
-            if self._is_stopped or not self.consumers.have_credit:
+            if self.is_stopped or not self.consumers.have_credit:
                 return
             self._pump()
+            if self.is_held_back:
+                return
             under_way = self.overflow.task, self.requeue.task, self.loader.reserving, self.loader.filling
             if waiting := [task for task in under_way if task is not None]:
                 await asyncio.wait(waiting)
-            elif not any(lane.window or lane.returned for lane in self._lanes):
+            elif not any(lane.window or lane.returned for lane in self.lanes):
                 return
 
     async def get(self) -> Message | None:
-        """One message, leased; None when there is none. Raises Unavailable."""
-        while True:
-            if self._is_stopped:
-                return None
-            if (changing := self._changing) is not None:
-                await asyncio.wait([changing])
-                continue
-            self.loader.plan_reservation()
-            taken = self.take(1)
-            if taken:
-                self.tell_room()
-                return taken[0]
-            if self.loader.reserving is not None:
-                await self.loader.reserved()
-            elif self.loader.filling is not None or self._has_more_to_take:
-                await self.loader.filled()
-            else:
-                return None
-
-    @property
-    def _has_more_to_take(self) -> bool:
-        if self.keys is not None and self.keys.is_crowded:
-            return False
-        return any(lane.has_more for lane in self._lanes)
+        """One message, leased; None when there is none, or the limits allow none. Raises Unavailable."""
+        return await take_one(self)
 
     def take(self, most: int) -> list[Message]:
-        """Lease up to `most` messages, those of the highest priority first."""
+        """Lease up to `most` messages, those of the highest priority first, as far as the limits allow."""
+        if self.throttle is not None and not (most := self.throttle.admit(most)):
+            return []
         while leased := self._lease(most):
             alive = self._alive(leased)
             admitted = alive if self.keys is None else self.keys.admit(alive)
             if admitted:
                 self.settlement.hand_out(admitted)
+                if self.throttle is not None:
+                    self.throttle.limiter.took(len(admitted))
                 if self._tracer is not None:
                     self._tracer.delivered(self._source.name, admitted)
                 return admitted
@@ -312,9 +332,9 @@ class Dispatcher:
 
     def _lease(self, most: int) -> list[Message]:
         taken: list[Message] = []
-        for lane in reversed(self._lanes):
+        for lane in reversed(self.lanes):
             taken += lane.take(most - len(taken))
-            if len(taken) >= most or lane is self._lanes[0]:  # the lowest priority
+            if len(taken) >= most or lane is self.lanes[0]:  # the lowest priority
                 break
             if (lane.has_more or lane.window) and lane.ready > 0:
                 break  # lower priorities wait until these are in memory and may be handed out
@@ -337,24 +357,7 @@ class Dispatcher:
         return [message for message in leased if message not in gone]
 
     async def take_oldest(self, count: Callable[[], int]) -> list[Message] | None:
-        """Lease the oldest `count` messages of the lowest priority; None where the caller must try again."""
-        await self.requeue.done()  # the oldest may be among those
-        for lane in self._lanes:
-            if lane.ready <= 0:
-                continue
-            if self.keys is not None:
-                self.keys.free_all()  # those that wait for others of their key may be the oldest
-            while lane.is_drained and not self._is_stopped:
-                await self.loader.filled(lane)
-            self.loader.plan_reservation()
-            await self.loader.reserved()
-            if self.requeue.task is not None:
-                return None
-            if lane.ready <= 0:
-                continue  # what is left of it cannot be read
-            taken = lane.take(count())
-            return None if not taken and lane.is_drained else taken
-        return []
+        return await take_oldest(self, count)
 
     def _leases_ended(self, messages: Sequence[Message]) -> None:
         """Requeue copies: the former holders may still try to settle the messages."""
@@ -373,7 +376,7 @@ class Dispatcher:
         """Settle all ready messages, and return their number."""
         self.requeue.finish()
         count = 0
-        for lane in self._lanes:
+        for lane in self.lanes:
             count += lane.purge()
             self.loader.begin_at(lane, lane.end)
             self._resources.progress_writer.changed(lane)
@@ -384,10 +387,12 @@ class Dispatcher:
     def stop(self) -> None:
         """Deliver no more messages."""
         self.requeue.finish()
-        self._is_stopped = True
+        self.is_stopped = True
         self.loader.stop()
         self.overflow.stop()
         self.expiry.stop()
+        if self.throttle is not None:
+            self.throttle.limiter.stop()
 
     def close(self) -> None:
         """The queue is deleted."""

@@ -21,6 +21,8 @@ _OF_QUEUES: Sequence[str] = (
     "max_priority",
     "single_active",
     "delivery_limit",
+    "delivery_rate",
+    "delivery_concurrency",
     "ordered_by_key",
     "is_stream",
     "max_age_ms",

@@ -23,6 +23,7 @@ from posthouse.broker.queues.record_headers import exchange_in
 from posthouse.broker.queues.resources import QueueResources
 from posthouse.broker.queues.sources import Source, Sources
 from posthouse.broker.queues.stored_definitions import StoredDefinitions
+from posthouse.broker.queues.stored_limits import StoredLimits
 from posthouse.broker.queues.stream_queue import StreamQueue
 from posthouse.broker.routing.definitions import Binding, ExchangeDefinition
 from posthouse.broker.routing.exchange import Exchange
@@ -90,6 +91,7 @@ class Namespace:
         self.queues: dict[str, LogQueue] = {}
         self._admission = Admission()
         self._changing = asyncio.Lock()
+        self.limits = StoredLimits(name, host.resources.storage, self.queues, self._changing)
         self.effects = Effects(self.background, self.router.leading_to)
 
     @property
@@ -234,6 +236,7 @@ class Namespace:
             queue = StreamQueue(resources, declared)
         else:
             queue = Queue(resources, declared, self.effects, self, self.delete_unused)
+        self.limits.apply(queue)
         self._admission.add(queue)
         self.queues[queue.name] = queue
         self.router.add_queue(queue.name, queue)

@@ -157,7 +157,13 @@ class Namespaces:
 
     async def load_all(self) -> None:
         """In a broker that is alone."""
-        spaces = (Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.QUEUE_PROGRESS)
+        spaces = (
+            Space.EXCHANGES,
+            Space.BINDINGS,
+            Space.QUEUES,
+            Space.QUEUE_PROGRESS,
+            Space.DELIVERY_LIMITS,
+        )
         stored = StoredNamespaces({space: self.storage.take_state(space) for space in spaces})
         await self._load(stored, self.configured, self._queue_logs())
         self._serve(self._loading)
@@ -184,6 +190,8 @@ class Namespaces:
             self._to_load(name)
         for key, value in stored[Space.EXCHANGES].items():
             self._of(key).add_exchange(decode_exchange(value))
+        for key, value in stored[Space.DELIVERY_LIMITS].items():
+            self._of(key).limits.load(key, value)
         queues: dict[bytes, LogQueue] = {}
         leftovers: list[Operation] = []
         for key, value in stored[Space.QUEUES].items():

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 
+from posthouse.broker.funnel.limits import UNLIMITED, DeliveryLimits
 from posthouse.broker.queues.browsing import ready_messages
 from posthouse.broker.queues.consumer_info import ConsumerInfo
 from posthouse.broker.queues.dead_letters import DeathReason, Routing, publish_dead_letter
@@ -87,10 +88,7 @@ class Queue(LogQueue):
 
     @property
     def leased_count(self) -> int:
-        leased = -len(self.dispatcher.requeue)
-        for lane in self.lanes:
-            leased += len(lane.leases.holders)
-        return leased
+        return self.dispatcher.in_flight
 
     @property
     def lengths(self) -> tuple[int, int]:
@@ -218,6 +216,21 @@ class Queue(LogQueue):
     def extend(self, messages: Sequence[Message], seconds: float) -> None:
         """Lease messages that were polled for longer, from now on."""
         self.dispatcher.pulling.lease([message for message in messages if message.is_leased], seconds)
+
+    @property
+    def limits(self) -> DeliveryLimits:
+        throttle = self.dispatcher.throttle
+        return UNLIMITED if throttle is None else throttle.limiter.limits
+
+    def set_limits(self, limits: DeliveryLimits) -> None:
+        """On what all consumers together get, from now on."""
+        self.dispatcher.set_limits(limits)
+
+    @property
+    def throttled_seconds(self) -> float:
+        """How long the present limits have held messages back from consumers that would have taken them."""
+        throttle = self.dispatcher.throttle
+        return 0.0 if throttle is None else throttle.limiter.held_seconds
 
     # Settling and requeueing
 

@@ -75,13 +75,27 @@ def binding_key(namespace: str, binding: Binding) -> bytes:
 
 def namespace_of(key: bytes) -> str:
     """The namespace in the key of an exchange or of a binding."""
+    return _parts(key)[0].decode()
+
+
+def name_of(key: bytes) -> str:
+    """The name in the key of an exchange or of a queue."""
+    try:
+        return _parts(key)[1].decode()
+    except UnicodeDecodeError as damage:
+        raise DataDamaged("a stored key whose name is not UTF-8") from damage
+
+
+def _parts(key: bytes) -> tuple[bytes, bytes]:
+    """The namespace in UTF-8, and what follows it."""
     try:
         [size] = _SIZE.unpack_from(key)
         if len(key) < _SIZE.size + size:
             raise DataDamaged("a stored key that ends too early")
-        return key[_SIZE.size : _SIZE.size + size].decode()
+        key[_SIZE.size : _SIZE.size + size].decode()
     except (error, UnicodeDecodeError) as damage:
         raise DataDamaged("a stored key without a namespace") from damage
+    return key[_SIZE.size : _SIZE.size + size], key[_SIZE.size + size :]
 
 
 def _in_namespace(namespace: str, rest: bytes) -> bytes:

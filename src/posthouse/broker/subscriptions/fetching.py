@@ -6,15 +6,16 @@ Records are leased in one step at the very end: a fetch that waits for more hold
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
+from posthouse.broker.funnel.group_limiters import GroupLimiters
 from posthouse.broker.subscriptions.batches import Aborted, Found, aborted_in, found_in, nothing_aborted
 from posthouse.broker.subscriptions.leases import LeasedRun
 from posthouse.broker.subscriptions.partition import Look, SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf, SubscriptionRules
-from posthouse.broker.subscriptions.selection import Selection
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.broker.traffic import Traffic
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError, UnknownPartition
@@ -27,36 +28,6 @@ _SCATTERED_BYTES = 64 * 1024
 
 def _in_runs(runs: Iterable[LeasedRun]) -> list[int]:
     return [offset for run in runs for offset in range(run.first, run.last + 1)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    max_bytes: int
-    """A first batch may be larger; 0 takes none."""
-    min_bytes: int = 1
-    max_records: int
-    is_strict: bool = False
-    """Never more than `max_records`; otherwise the last batch is delivered whole."""
-    run_size: int = 0
-    """Maximum number of records in a run; 0: no limit."""
-    seconds: float = 0.0
-    lock_seconds: float | None = None
-    """How long the records are leased; None: as the rules say."""
-    while_connected: bool = False
-    """They are leased for so long because the member is connected."""
-    selection: Selection | None = None
-    """None takes all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Which records are leased to the member."""
-
-    data: bytes
-    """The whole batches that they are in; empty if there was a selection, which has seen them."""
-    runs: list[LeasedRun]
-    generation: int = 0
-    """Of the partition, see `SubscribedPartition`."""
 
 
 Bury: TypeAlias = Callable[[GroupId, MemberId, PartitionId, Sequence[int]], Awaitable[None]]
@@ -128,6 +99,7 @@ class Fetching:
         bury: Bury,
         give_back: GiveBack,
         traffic: Traffic,
+        limiters: GroupLimiters,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -138,6 +110,7 @@ class Fetching:
         self._bury = bury
         self._give_back = give_back
         self._traffic = traffic
+        self._limiters = limiters
         self._changes: defaultdict[GroupId, int] = defaultdict(int)
         self._waiting: defaultdict[GroupId, set[asyncio.Future[None]]] = defaultdict(set)
 
@@ -147,9 +120,18 @@ class Fetching:
         for waiting in self._waiting.get(group, ()):
             if not waiting.done():
                 waiting.set_result(None)
+        if (limiter := self._limiters.find(group)) is not None:
+            limiter.wake()
+
+    def end_waits(self, group: GroupId) -> None:
+        """The group is not served here any more: fetches that wait, for records or for room, end."""
+        self.became_ready(group)
+        if (limiter := self._limiters.find(group)) is not None:
+            limiter.wake_all()
 
     def forget(self, group: GroupId) -> None:
         self.became_ready(group)
+        self._limiters.forget(group)
         self._changes.pop(group, None)
 
     async def fetch(
@@ -161,9 +143,35 @@ class Fetching:
         is_live: Callable[[], bool],
     ) -> dict[PartitionId, Taken | PosthouseError]:
         """See `Subscriptions.fetch`."""
+        try:
+            return await self._fetch(group, member, wanted, wish, is_live)
+        finally:
+            if (limiter := self._limiters.find(group)) is not None:
+                limiter.wake()  # what this fetch has left is for the next one
+
+    async def _fetch(
+        self,
+        group: GroupId,
+        member: MemberId,
+        wanted: Sequence[PartitionId],
+        wished: Wish,
+        is_live: Callable[[], bool],
+    ) -> dict[PartitionId, Taken | PosthouseError]:
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + wish.seconds
+        deadline = loop.time() + wished.seconds
+        ticket = self._limiters.ticket()
         while True:
+            wish = wished
+            if wish.max_bytes > 0 and (limiter := self._limiters.of(group)) is not None:
+                in_flight = self._partitions.leased(group)
+                if limiter.must_wait(ticket, in_flight):
+                    seconds = deadline - loop.time()
+                    if seconds <= 0 or not is_live():
+                        return {}
+                    await limiter.wait(ticket, seconds)
+                    continue
+                most = min(wish.max_records, limiter.share(in_flight))
+                wish = replace(wish, max_records=most, is_strict=True, min_bytes=1)
             changes = self._changes[group]
             harvest = await self._harvest(group, wanted, wish)
             missing = max(wish.min_bytes, 1) - harvest.size
@@ -287,12 +295,16 @@ class Fetching:
         now = self._clock.monotonic()
         terms = self._rules(group).terms
         selection = harvest.wish.selection
+        limiter = self._limiters.of(group)
         for partition, (subscribed, batches) in harvest.found.items():
             if self._partitions.find(group, partition) is not subscribed:
                 continue  # it was moved while storage was read
             offsets = [offset for found in batches for offset in found.offsets]
             if selection is not None:
                 offsets = selection.confirm(partition, subscribed, offsets)
+            if limiter is not None:  # others may have leased records since
+                room = limiter.limiter.room(self._partitions.leased(group))
+                offsets = subscribed.ready(offsets, room)
             runs = subscribed.acquire(
                 offsets,
                 member,
@@ -315,6 +327,8 @@ class Fetching:
                 if not runs:
                     continue
             leased = set(_in_runs(runs))
+            if limiter is not None:
+                limiter.limiter.took(len(leased))
             if selection is None:
                 data = b"".join(found.data for found in batches if not leased.isdisjoint(found.offsets))
                 size = len(data)

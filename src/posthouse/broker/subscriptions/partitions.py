@@ -133,6 +133,10 @@ class SubscribedPartitions:
             raise UnknownGroup(f"there is no subscription {group!r}")
         return found
 
+    def leased(self, group: GroupId) -> int:
+        """Records that members of the group hold."""
+        return sum(each.leased for each in self._groups.get(group, {}).values())
+
     def find(self, group: GroupId, partition: PartitionId) -> SubscribedPartition | None:
         return self._groups.get(group, {}).get(partition)
 

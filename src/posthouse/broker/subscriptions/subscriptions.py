@@ -9,15 +9,17 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+from posthouse.broker.funnel.group_limiters import GroupLimiters
 from posthouse.broker.held_scopes import HeldScopes
 from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.broker.subscriptions.dead_letters import DeadLetters
-from posthouse.broker.subscriptions.fetching import Fetching, Taken, WaitForRecords, Wish
+from posthouse.broker.subscriptions.fetching import Fetching, WaitForRecords
 from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.broker.traffic import Traffic
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.clock import Clock
@@ -51,6 +53,7 @@ class Subscriptions:
         held: HeldScopes,
         members: ProtocolMembers,
         dead_letters: DeadLetters,
+        limiters: GroupLimiters,
     ) -> None:
         self._storage = storage
         self._clock = clock
@@ -71,6 +74,7 @@ class Subscriptions:
             self._bury,
             self.give_back,
             traffic,
+            limiters,
         )
         self._leasing: dict[SubscribedPartition, tuple[GroupId, PartitionId]] = {}
         self._opening: set[asyncio.Task[object]] = set()
@@ -96,7 +100,7 @@ class Subscriptions:
     def _released(self, scope: Scope) -> None:
         """Fetches of the scope's groups end: their groups are not served any more."""
         for group in self._of(scope):
-            self._fetching.became_ready(group)
+            self._fetching.end_waits(group)
 
     async def unload(self, scope: Scope) -> None:
         """After the scope was released: wait for work on its subscriptions, store their progress, and forget
@@ -116,10 +120,10 @@ class Subscriptions:
         return [group for group in self if scope_of_group(group) == scope]
 
     def stop_leasing(self) -> None:
-        """Fetches that wait end, also one that is only about to wait for records."""
+        """Fetches that wait end, also those only about to wait."""
         self.is_closed = True
         for group in self:
-            self._fetching.became_ready(group)
+            self._fetching.end_waits(group)
 
     async def close(self) -> None:
         self.stop_leasing()

@@ -12,6 +12,7 @@ from posthouse.broker.broker import Broker
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.flow_rates import FlowRates
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
@@ -32,6 +33,7 @@ _NO_CLIENT_ID = ""
 class Kept:
     """What the front end keeps from one request to the next."""
 
+    flow: FlowRates
     rates: Rates
     schemas: Schemas
     traffic: TrafficTotals
@@ -53,6 +55,10 @@ class CallContext:
     @property
     def rates(self) -> Rates:
         return self.kept.rates
+
+    @property
+    def flow(self) -> FlowRates:
+        return self.kept.flow
 
     @property
     def settings(self) -> Settings:

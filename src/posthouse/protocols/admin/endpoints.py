@@ -11,6 +11,7 @@ from posthouse.protocols.admin.handlers.bindings import BINDINGS
 from posthouse.protocols.admin.handlers.brokers import BROKERS
 from posthouse.protocols.admin.handlers.cluster import CLUSTER
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
+from posthouse.protocols.admin.handlers.delivery_limits import DELIVERY_LIMITS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
@@ -38,6 +39,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     BROKERS,
     *CLUSTER,
     *CONNECTIONS,
+    *DELIVERY_LIMITS,
     DISK,
     EVENTS,
     *EXCHANGES,

@@ -77,6 +77,8 @@ class GroupLag:
     """With a committed offset."""
     offsets: int
     """Still to be read."""
+    ends: int
+    """The sum of the ends of these partitions."""
 
 
 class GroupViews:
@@ -122,11 +124,12 @@ class GroupViews:
 
     async def lag(self, group: Group) -> GroupLag:
         """Of all partitions."""
-        partitions = lag = 0
+        partitions = lag = ends = 0
         async for progress in self.progress(group, self.places(group)):
             partitions += 1
             lag += progress.lag or 0
-        return GroupLag(partitions=partitions, offsets=lag)
+            ends += progress.end
+        return GroupLag(partitions=partitions, offsets=lag, ends=ends)
 
     async def progress(
         self, group: Group, partitions: Iterable[PartitionId]

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from posthouse.broker.funnel.limits import HIGHEST_CONCURRENCY
 from posthouse.broker.queues.definition import OverflowPolicy
 from posthouse.broker.routing.headers import MATCH_MODES
+from posthouse.model.rates import HIGHEST, parse_rate
 from posthouse.protocols.amqp.codec.errors import octets
 from posthouse.protocols.amqp.codec.tables import Timestamp
 from posthouse.protocols.amqp.codec.types import TYPE_NAMES, TYPED_NUMBERS
@@ -113,6 +115,21 @@ def _age(value: object) -> str | None:
     return _text(value) or ("invalid_max_age" if age_ms(str(value)) is None else None)
 
 
+def _rate(value: object) -> str | None:
+    if isinstance(value, str):
+        try:
+            parse_rate(value)
+        except ValueError as error:
+            return f'"{error}"'
+        return None
+    return _at_least(1, int(HIGHEST))(value)
+
+
+def rate_of(value: str | int) -> float:
+    """Messages per second, of an argument that was checked."""
+    return parse_rate(value) if isinstance(value, str) else float(value)
+
+
 @dataclass(frozen=True, slots=True)
 class QueueArgument:
     """`field` is the one of QueueDefinition that it sets; without, it is accepted and means nothing here."""
@@ -137,6 +154,10 @@ QUEUE_ARGUMENTS: Final[Mapping[str, QueueArgument]] = {
     "x-ordered-by-key": QueueArgument(_boolean, "ordered_by_key"),
     "x-max-age": QueueArgument(_age, "max_age_ms"),
     "x-stream-max-segment-size-bytes": QueueArgument(_at_least(0), "segment_bytes"),
+    "x-posthouse-delivery-rate": QueueArgument(_rate, "delivery_rate"),
+    "x-posthouse-delivery-concurrency": QueueArgument(
+        _at_least(1, HIGHEST_CONCURRENCY), "delivery_concurrency"
+    ),
     "x-initial-cluster-size": QueueArgument(_at_least(1)),
     QUEUE_TYPE: QueueArgument(_one_of(_QUEUE_TYPES, "\"unsupported queue type '{}'\"")),
     "x-queue-mode": QueueArgument(_one_of(("default", "lazy"), "\"unsupported queue mode '{}'\"")),

@@ -17,6 +17,7 @@ from posthouse.protocols.amqp.arguments import (
     age_ms,
     check_queue_arguments,
     exchange_name,
+    rate_of,
     type_name,
 )
 from posthouse.protocols.amqp.errors import Refused, command_invalid, precondition_failed
@@ -27,7 +28,11 @@ _REPLICATED: Final = (QUORUM, STREAM)
 """Types of queues that RabbitMQ replicates."""
 _ALTERNATE: Final = "alternate-exchange"
 
-_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {"overflow": OverflowPolicy, "max_age_ms": age_ms}
+_CONVERTED: Final[dict[str, Callable[[Any], object]]] = {
+    "overflow": OverflowPolicy,
+    "max_age_ms": age_ms,
+    "delivery_rate": rate_of,
+}
 _LARGEST_SEGMENT: Final = 3_000_000_000
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from posthouse.broker.subscriptions.fetching import Taken
+from posthouse.broker.subscriptions.wishes import Taken
 from posthouse.broker.tracing import FetchedBatches, Tracer
 from posthouse.model.errors import NotFound
 from posthouse.model.ids import PartitionId, TopicId

@@ -13,7 +13,9 @@ from posthouse.model.ids import GroupId
 from posthouse.model.scopes import GROUPS as GROUP_SCOPES
 from posthouse.model.scopes import scope_of_group
 from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.delivery_views import GroupLimitsView, limits_view
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.flow_rates import FlowView
 from posthouse.protocols.admin.group_views import Group, GroupMember, GroupViews, NamedPlace, SharedProgress
 from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page_of_names
@@ -83,6 +85,13 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True):
     members: Annotated[list[MemberView], Meta(description=f"At most {_MOST_MEMBERS} of them.")]
     members_total: int
     lag: Annotated[int, Meta(description="Offsets still to be read, of the partitions of this answer.")]
+    limits: Annotated[
+        GroupLimitsView | None,
+        Meta(description="Of the deliveries to all members together; null without any. See flow-control.md."),
+    ]
+    flow: Annotated[
+        FlowView, Meta(description="Of all partitions. Records leave when their offsets are done.")
+    ]
     offsets: Annotated[
         list[OffsetView], Meta(description="Partitions with a committed offset or a member, by name.")
     ]
@@ -161,9 +170,26 @@ async def _describe(context: CallContext, parameters: GroupWanted, body: NoBody)
         members=[_member(context, each) for each in group.members[:_MOST_MEMBERS]],
         members_total=len(group.members),
         lag=sum(each.lag or 0 for each in offsets),
+        limits=_limits(context, group),
+        flow=await _flow(context, groups, group),
         offsets=offsets,
         next=_token(shown[-1]) if len(shown) < len(later) else None,
     )
+
+
+def _limits(context: CallContext, group: Group) -> GroupLimitsView | None:
+    limits = context.broker.group_configs.delivery_limits(group.id)
+    found = context.broker.group_limiters.of(group.id)
+    view = limits_view(limits, None if found is None else found.limiter)
+    if view is None:
+        return None
+    has_fetchers = group.kind is not GroupKind.SHARE and context.broker.groups.member_count(group.id) > 0
+    return GroupLimitsView(**msgspec.structs.asdict(view), applies=not has_fetchers)
+
+
+async def _flow(context: CallContext, groups: GroupViews, group: Group) -> FlowView:
+    lag = await groups.lag(group)
+    return context.flow.of(group.id, entered=lag.ends, backlog=lag.offsets, shape=lag.partitions)
 
 
 async def _places(

@@ -16,7 +16,9 @@ from posthouse.broker.routing.table_values import to_json
 from posthouse.model.errors import InvalidDefinition
 from posthouse.model.scopes import NAMESPACES
 from posthouse.protocols.admin.context import CallContext
+from posthouse.protocols.admin.delivery_views import LimitsView, limits_view
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.flow_rates import FlowView
 from posthouse.protocols.admin.lists_elsewhere import SpreadList
 from posthouse.protocols.admin.paging import Page, Paging, page
 from posthouse.protocols.admin.reachable_namespaces import (
@@ -122,6 +124,8 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_priority: int = 0
     single_active: bool = False
     delivery_limit: int | None = None
+    delivery_rate: float | None = None
+    delivery_concurrency: int | None = None
     ordered_by_key: bool = False
     max_age_ms: int | None = None
     segment_bytes: int | None = None
@@ -134,6 +138,12 @@ class QueueView(QueueSummary, frozen=True, kw_only=True):
     topic: Annotated[str, Meta(description="Where messages for this queue alone are stored.")]
     dead_letter_queues: Annotated[
         list[str], Meta(description="Queues that its dead letters come to, by the bindings of now.")
+    ]
+    limits: Annotated[
+        LimitsView | None, Meta(description="Of the deliveries to all consumers together; null without any.")
+    ]
+    flow: Annotated[
+        FlowView | None, Meta(description="Null for a stream, whose messages stay when they were read.")
     ]
 
 
@@ -272,7 +282,20 @@ async def _describe(context: CallContext, parameters: OfQueue, body: NoBody) -> 
         consumer_list=_consumers(context, queue),
         topic=queue.backing.name,
         dead_letter_queues=_dead_letter_queues(context, namespace, queue.definition),
+        limits=_limits(queue),
+        flow=_flow(context, queue),
     )
+
+
+def _limits(queue: LogQueue) -> LimitsView | None:
+    throttle = queue.dispatcher.throttle if isinstance(queue, Queue) else None
+    return None if throttle is None else limits_view(throttle.limiter.limits, throttle.limiter)
+
+
+def _flow(context: CallContext, queue: LogQueue) -> FlowView | None:
+    if not isinstance(queue, Queue):
+        return None
+    return context.flow.of(queue, entered=queue.counters.published, backlog=sum(queue.lengths))
 
 
 async def _delete(context: CallContext, parameters: Deletion, body: NoBody) -> None:

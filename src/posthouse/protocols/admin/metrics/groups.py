@@ -7,6 +7,7 @@ from posthouse.broker.broker import Broker
 from posthouse.model.errors import Unavailable
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.protocols.admin.group_views import GroupViews
+from posthouse.protocols.admin.metrics.delivery_limits import OF_GROUPS, add_limits
 from posthouse.protocols.admin.metrics.family import gauge
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
@@ -20,7 +21,7 @@ LAG: Final = gauge(
     "group",
     "topic",
 )
-FAMILIES: Final = (GROUPS, MEMBERS, LAG)
+FAMILIES: Final = (GROUPS, MEMBERS, LAG, *OF_GROUPS)
 
 
 class GroupMetrics:
@@ -46,6 +47,8 @@ class GroupMetrics:
             members = self._broker.groups.member_count(group) + len(self._broker.protocol_members.of(group))
             if self._groups.shows(group, None):
                 of_groups.add((group,), members)
+                if (limiter := self._broker.group_limiters.of(group)) is not None:
+                    add_limits(samples, OF_GROUPS, limiter.limiter, group)
             else:
                 other_members += members
             lags = await (self._unacknowledged if is_shared else self._unread)(group, samples)

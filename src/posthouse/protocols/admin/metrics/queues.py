@@ -5,6 +5,8 @@ from typing import Final
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.log_queue import LogQueue
+from posthouse.broker.queues.queue import Queue
+from posthouse.protocols.admin.metrics.delivery_limits import OF_QUEUES, add_limits
 from posthouse.protocols.admin.metrics.family import counter, gauge
 from posthouse.protocols.admin.metrics.samples import Samples
 from posthouse.protocols.admin.metrics.selection import OTHER, Selection
@@ -49,7 +51,7 @@ AGE: Final = gauge(
     "Time since the oldest ready message was published; 0 for an empty queue.",
     *_LABELS,
 )
-FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE)
+FAMILIES: Final = (QUEUES, READY, UNACKED, CONSUMERS, *COUNTERS.values(), AGE, *OF_QUEUES)
 
 _counts: Final = attrgetter(*COUNTERS)
 _STEPS: Final = 32
@@ -94,6 +96,10 @@ class QueueMetrics:
             samples.add(READY, other_ready, OTHER, OTHER)
             samples.add(UNACKED, other_unacked, OTHER, OTHER)
             samples.add(CONSUMERS, other_consumers, OTHER, OTHER)
+        for queue, _ in shown:
+            if isinstance(queue, Queue) and (throttle := queue.dispatcher.throttle) is not None:
+                add_limits(samples, OF_QUEUES, throttle.limiter, queue.namespace, queue.name)
+        await samples.turns.next()
         await self._add_ages(samples, shown)
         return {"queues": selection.summed}
 

@@ -9,7 +9,7 @@ Members send it to the leaders of partitions. The session is with the broker tha
 from collections.abc import Coroutine
 from typing import Any
 
-from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.protocols.kafka.answer_sizes import most_bytes

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from posthouse.broker.groups.configs import GroupConfigs
 from posthouse.broker.groups.descriptions import GroupKind, ListedGroup
 from posthouse.broker.protocol_members import ProtocolMember
-from posthouse.broker.subscriptions.fetching import Taken, Wish
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.model.errors import (
     GroupsClosed,
     InvalidGroupId,

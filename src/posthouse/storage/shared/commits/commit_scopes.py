@@ -25,7 +25,7 @@ from posthouse.storage.shared.database import ScopeNeeded
 from posthouse.storage.shared.held_lease import HeldLease
 from posthouse.storage.spaces import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, Space
 
-_NAMING_NAMESPACES = frozenset({Space.EXCHANGES, Space.BINDINGS, Space.QUEUES})
+_NAMING_NAMESPACES = frozenset({Space.EXCHANGES, Space.BINDINGS, Space.QUEUES, Space.DELIVERY_LIMITS})
 
 
 def scopes_of(operations: Sequence[Operation]) -> set[Scope]:

@@ -98,7 +98,7 @@ async def _query(rpc: Rpc, request: QueryOffsetRequest, answer: Answer[QueryOffs
 
 
 async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> None:
-    rpc.group(request.group)
+    group = rpc.group(request.group)
     topic, partition = _queue(rpc, request.message_queue)
     queue = request.message_queue
     assert queue is not None
@@ -107,11 +107,24 @@ async def pull(rpc: Rpc, call: StreamingCall, request: PullMessageRequest) -> No
     deadline = broker.monotonic() + poll_seconds(rpc, request.long_polling_timeout)
     most = min(request.batch_size, MOST_MESSAGES) if request.batch_size > 0 else USUAL_MESSAGES
     offset = request.offset
+    limiters = broker.group_limiters
+    ticket = limiters.ticket()
     while True:
         seen = broker.bounds(topic, partition.index)
-        found = await read_messages(
-            broker, topic, partition.index, offset, selected, most=most, most_bytes=_MOST_BYTES
-        )
+        async with limiters.reserved(group, ticket, most, deadline) as reserved:
+            if not reserved.tokens:
+                found = ReadMessages(offset)
+                break
+            found = await read_messages(
+                broker,
+                topic,
+                partition.index,
+                offset,
+                selected,
+                most=reserved.tokens,
+                most_bytes=_MOST_BYTES,
+            )
+            reserved.used = len(found.messages)
         left = deadline - broker.monotonic()
         if found.messages or found.following > offset or left <= 0 or rpc.session.connection.is_finishing:
             break

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from posthouse.broker.access.operations import Operation
-from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.model.errors import PosthouseError, UnknownPartition
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic

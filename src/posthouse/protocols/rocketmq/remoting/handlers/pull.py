@@ -6,7 +6,7 @@ from typing import Any, Final
 from posthouse.broker.filters.filter import Filter
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.model.errors import OffsetOutOfRange
-from posthouse.model.ids import PartitionId
+from posthouse.model.ids import GroupId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.protocols.rocketmq.clients import compile_filter
 from posthouse.protocols.rocketmq.codec.codes import PullFlag, ResponseCode
@@ -66,9 +66,14 @@ async def _pull(
     wait_seconds = min(call.number("suspendTimeoutMillis", 0) / 1000, _MOST_SECONDS)
     deadline = broker.monotonic() + wait_seconds if flags & PullFlag.SUSPEND else 0.0
     connection = call.connection
+    limiters, limited = broker.group_limiters, GroupId(group)
+    ticket = limiters.ticket()
     while True:
-        async with connection.reading:
+        async with limiters.reserved(limited, ticket, most, deadline) as reserved, connection.reading:
             await connection.writable()
+            if not reserved.tokens:
+                _answer(call, ResponseCode.PULL_NOT_FOUND, topic, partition, offset)
+                return
             if (elsewhere := _redirected(call, group, topic.partition(partition), offset)) is not None:
                 _answer(call, ResponseCode.PULL_OFFSET_MOVED, topic, partition, elsewhere)
                 return
@@ -80,7 +85,7 @@ async def _pull(
                     partition,
                     offset,
                     selected,
-                    most=most,
+                    most=reserved.tokens,
                     most_bytes=most_bytes,
                     others=connection.server.clients.differing_filters(group, name),
                 )
@@ -91,6 +96,7 @@ async def _pull(
                 return
             if found.passed_over:
                 broker.traffic[topic.name].records_passed_over += found.passed_over
+            reserved.used = len(found.messages)
             if found.messages:
                 _answer_messages(call, name, topic, partition, found)
                 return

@@ -115,14 +115,14 @@ DECLARE
 BEGIN
     PERFORM check_lease(p_holder, p_epoch, p_scopes);
     -- Spaces of groups (storage/spaces.py): OFFSETS, GROUPS, SHARE_GROUPS, SHARE_PROGRESS, STREAMS_GROUPS, GROUP_MEMBERS; of
-    -- transactions: TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES, and
-    -- others whose keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
+    -- transactions: TRANSACTIONS, TRANSACTION_OFFSETS, FENCES, ADMISSIONS; of namespaces: EXCHANGES, BINDINGS, QUEUES,
+    -- DELIVERY_LIMITS, and others whose keys do not name a namespace: QUEUE_PROGRESS, SCHEDULE, REFERRALS, SOURCES, DUE.
     IF NOT coordinates AND NOT s_space <@ allowed THEN
         IF transacts THEN
             allowed := allowed || '{2, 3, 7, 26}';
         END IF;
         IF cardinality(named) > 0 THEN
-            allowed := allowed || '{8, 9, 10}';
+            allowed := allowed || '{8, 9, 10, 37}';
         END IF;
         IF NOT s_space <@ allowed THEN
             RAISE EXCEPTION 'this state is changed by the holder of another scope' USING ERRCODE = 'PH006';

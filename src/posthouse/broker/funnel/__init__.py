@@ -1,0 +1,1 @@
+"""Limits on how fast subscriptions get messages: the funnel."""
