@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster torture-bank
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -201,6 +201,10 @@ torture-cluster: ROUNDS ?= 170
 torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on PostgreSQL with a standby: ROUNDS (170) of all faults, or net-cut:50,...
 	$(BIN)/python -m tests.torture --cluster --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
 	    --seed $(SEED) --report docs/reliability.md
+
+torture-bank: ROUNDS ?= 500
+torture-bank: $(BIN)/.dev postgres  ## examples/bank with everything killed, ROUNDS times (500): money is conserved
+	$(BIN)/python -m tests.torture.bank --rounds $(ROUNDS) --seed $(SEED) --report docs/reliability.md
 
 KILLS ?= 25
 torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
