@@ -41,7 +41,7 @@ CONTROLS: Final = (
         name="publish after commit",
         staff=Staff(teller=programs.serve_and_publish_after_commit),
         targets=(TELLER,),
-        finding="in the log",
+        finding="messages in the log, for",
     ),
     Control(
         name="no inbox",

@@ -24,6 +24,10 @@ class Stuck(Exception):
     """Something does not come to an end."""
 
 
+class Lost(Exception):
+    """Something is not in the log: it cannot come to rest, and the books say nothing."""
+
+
 class LogReader:
     """One topic, a part of it after each round. Every sender has the numbers 1, 2, 3 …"""
 
@@ -31,8 +35,9 @@ class LogReader:
         self._topic = topic
         self._kind = kind
         self._offsets = dict.fromkeys(range(PARTITIONS), 0)
-        self.last: Counter[str] = Counter()
-        """The last number of each sender."""
+        self._last: Counter[str] = Counter()
+        self.count: Counter[str] = Counter()
+        """How many messages of each sender there are."""
 
     def read(self, client: Client) -> list[str]:
         """What is new; returns what is wrong with it."""
@@ -41,12 +46,13 @@ class LogReader:
             for message in client.messages(self._topic, Start.at(offset), partitions=[partition]):
                 self._offsets[partition] = message.offset + 1
                 said = self._kind.of(message.value or b"")
-                if said.number != self.last[said.sender] + 1:
+                if said.number != self._last[said.sender] + 1:
                     wrong.append(
                         f"{self._topic}: number {said.number} of {said.sender} comes after "
-                        f"{self.last[said.sender]} in the log"
+                        f"{self._last[said.sender]} in the log"
                     )
-                self.last[said.sender] = said.number
+                self._last[said.sender] = said.number
+                self.count[said.sender] += 1
         return wrong
 
 
@@ -65,7 +71,9 @@ class Judge:
             self._wait(lambda: not arena.is_counter_open, "the teller does not come to an end")
             if ended := arena.ended_by_themselves():
                 return ended
-            return self._at_rest() or audit(arena.accounts_url, arena.credits_url)
+            return [*self._at_rest(), *audit(arena.accounts_url, arena.credits_url)]
+        except Lost as error:
+            return [str(error)]
         except Stuck as error:
             return [str(error), *arena.ended_by_themselves(), *audit(arena.accounts_url, arena.credits_url)]
 
@@ -75,17 +83,17 @@ class Judge:
         sent = self._sent()
         with Client(arena.kafka, timeout=PATIENCE) as client:
             self._wait(lambda: _is_empty(arena.accounts_url), "the outbox of accounts does not become empty")
-            if wrong := [*self._transfers.read(client), *_differences(TRANSFERS, self._transfers, sent)]:
-                return wrong
+            wrong = self._transfers.read(client)
+            _check_all_there(TRANSFERS, self._transfers, sent)
             transfers = sent.total()
             posted = "SELECT count(*) FROM posting"
             self._wait(lambda: _count(arena.credits_url, posted) >= transfers, "transfers are not applied")
             self._wait(lambda: _is_empty(arena.credits_url), "the outbox of credits does not become empty")
-            if wrong := [*self._receipts.read(client), *_differences(RECEIPTS, self._receipts, sent)]:
-                return [*wrong, *audit(arena.accounts_url, arena.credits_url)]
+            wrong += self._receipts.read(client)
+            _check_all_there(RECEIPTS, self._receipts, sent)
             settled = "SELECT count(*) FROM settlement"
             self._wait(lambda: _count(arena.accounts_url, settled) >= transfers, "receipts are not applied")
-        return []
+        return wrong
 
     def _sent(self) -> Counter[str]:
         with psycopg.connect(self._arena.accounts_url) as connection:
@@ -107,14 +115,14 @@ class Judge:
             time.sleep(_PAUSE)
 
 
-def _differences(topic: str, log: LogReader, sent: Counter[str]) -> list[str]:
-    if log.last == sent:
-        return []
-    return [
-        f"{topic}: the last number of {sender} is {log.last[sender]} in the log, and {number} in the database"
+def _check_all_there(topic: str, log: LogReader, sent: Counter[str]) -> None:
+    """Raises Lost."""
+    if lost := [
+        f"{topic}: of {sender} there are {log.count[sender]} messages in the log, for {number} transfers"
         for sender, number in sent.items()
-        if log.last[sender] != number
-    ]
+        if log.count[sender] < number
+    ]:
+        raise Lost("; ".join(lost))
 
 
 def _is_empty(url: str) -> bool:
