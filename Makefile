@@ -259,7 +259,7 @@ $(BIN)/.bench: $(BIN)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@touch $@
 
-# Those of webhooks have a line of their own here when they are there.
+# A benchmark of webhooks is another line of this target.
 BENCH_CONSISTENCY ?=
 bench-consistency: $(BIN)/.bench postgres  ## the outbox relay beside others, docs/benchmarks-consistency.md
 	$(BIN)/python -m bench.consistency $(BENCH_CONSISTENCY)
