@@ -19,7 +19,7 @@ unexport PIP_REQUIRE_HASHES PIP_ROOT PIP_TARGET PIP_USER
 BUILT_FROM := pyproject.toml setup.py src/posthouse/records/_columns.c
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster
+.PHONY: help run cluster check test test-databases mariadb lint types layers fast pytest frameworks test-java test-spark-versions explore torture torture-spark simulate test-long fuzz bench bench-compare bench-scrape bench-queues bench-hostile bench-scale bench-spark conformance as-rabbitmq demo codec clean bench-cluster bench-consistency bench-rocketmq postgres iproute rabbitmqadmin test-cluster torture-cluster torture-bank
 
 help:            ## show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -202,6 +202,10 @@ torture-cluster: $(BIN)/.dev postgres iproute build/versitygw  ## brokers on Pos
 	$(BIN)/python -m tests.torture --cluster --kinds "$(KINDS)" --rounds "$(ROUNDS)" \
 	    --seed $(SEED) --report docs/reliability.md
 
+torture-bank: ROUNDS ?= 500
+torture-bank: $(BIN)/.dev postgres  ## examples/bank with everything killed, ROUNDS times (500): money is conserved
+	$(BIN)/python -m tests.torture.bank --rounds $(ROUNDS) --seed $(SEED) --report docs/reliability.md
+
 KILLS ?= 25
 torture-spark: $(BIN)/.dev  ## Spark, archive and broker killed KILLS times (25): every order comes out once
 	POSTHOUSE_QUEUE_KILLS=$(KILLS) $(BIN)/pytest tests/crash/test_queue_kill.py
@@ -249,6 +253,16 @@ QUICK ?=
 BENCH_ROCKETMQ ?=
 bench-rocketmq: $(BIN)/.dev iproute  ## RocketMQ clients, beside the real RocketMQ, docs/benchmarks-rocketmq.md (QUICK=1 is a trial)
 	$(BIN)/python -m bench.rocketmq $(if $(QUICK),--quick) $(BENCH_ROCKETMQ)
+
+$(BIN)/.bench: $(BIN)/.dev
+	@echo "installing other relays of an outbox into $(VENV) (some 200 MB) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	@touch $@
+
+# A benchmark of webhooks is another line of this target.
+BENCH_CONSISTENCY ?=
+bench-consistency: $(BIN)/.bench postgres  ## the outbox relay beside others, docs/benchmarks-consistency.md
+	$(BIN)/python -m bench.consistency $(BENCH_CONSISTENCY)
 
 BENCH_CLUSTER ?=
 bench-cluster: $(BIN)/.dev postgres build/versitygw  ## the shared storage beside the local engine, docs/benchmarks-cluster.md

@@ -151,6 +151,9 @@ def test_the_printed_statements_make_the_tables(path: Path, kafka: str, topic: s
     [
         (("init",), 2, "give the URL of a database, or --print"),
         (("init", "--print", "oracle"), 2, "'oracle' is none of postgresql, mariadb, sqlite"),
+        (("init", "--print", "sqlite", "--as", "flyway"), 2, "'flyway' is none of sql, alembic, django"),
+        (("init", "--as", "django"), 2, "add --print with the kind of database"),
+        (("init", "--print", "sqlite", "--as", "django", "--after", "1"), 1, "give APP.NAME"),
         (("relay", "--database", "oracle://x"), 1, "'oracle' is no database that can have an outbox"),
         (("relay", "--database", "sqlite:///:memory:"), 1, "an outbox has to be in a file"),
         (("status", "--database", "postgresql://x@127.0.0.1:1/x"), 1, "the database cannot be reached"),

@@ -96,8 +96,9 @@ def test_a_batch_has_a_limit_in_bytes(
     found = []
     while (batch := table.next_batch(shard, 500)) is not None:
         found.append([len(each.value or b"") for each in batch.messages])
-        under_way = table.turn(shard).under_way
-        assert under_way is not None and under_way.messages == batch.messages
+        turn = table.take(shard)
+        assert turn is not None and turn.under_way is not None
+        assert turn.under_way.messages == batch.messages
     assert found == [[400, 400], [400], [5000], [1]]
 
 

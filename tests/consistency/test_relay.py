@@ -83,8 +83,9 @@ def test_a_relay_that_wakes_up_after_its_lease(
     shard = shard_of(b"k")
     with open_database(url) as database, LogTarget(broker.kafka) as target:
         table = table_of(database)
-        assert table.take(shard)
-        name = table.turn(shard).name
+        turn = table.take(shard)
+        assert turn is not None
+        name = turn.name
         batch = table.next_batch(shard, 10)
         assert batch is not None
         released(url)
@@ -108,8 +109,9 @@ def test_two_relays_of_one_batch_at_once(url: str, broker: ThreadBroker, client:
     shard = shard_of(b"k")
     with open_database(url) as database:
         table = table_of(database)
-        assert table.take(shard)
-        name = table.turn(shard).name
+        turn = table.take(shard)
+        assert turn is not None
+        name = turn.name
         made = table.next_batch(shard, 100)
     assert made is not None
     batch = replace(made, is_new=False)  # as the second relay finds it

@@ -7,6 +7,7 @@ import signal
 import socket
 import uuid
 from contextlib import closing
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -43,7 +44,19 @@ Print = Annotated[
     typer.Option(
         "--print",
         metavar="DATABASE",
-        help="Only print the statements, for a migration: for postgresql, mariadb or sqlite.",
+        help="Only print a migration, for postgresql, mariadb or sqlite.",
+    ),
+]
+As = Annotated[
+    str,
+    typer.Option("--as", metavar="TOOL", help="What to print: sql, or a migration for alembic or django."),
+]
+After = Annotated[
+    str | None,
+    typer.Option(
+        "--after",
+        metavar="MIGRATION",
+        help="The one before it: a revision of Alembic, or APP.NAME with Django.",
     ),
 ]
 Once = Annotated[bool, typer.Option("--once", metavar="", help="Send what is due, and end.")]
@@ -63,20 +76,23 @@ Retry = Annotated[
 
 @app.command(
     epilog="`posthouse outbox init --database postgresql://app@localhost/shop`\n\n"
-    "`posthouse outbox init --print postgresql > migration.sql`"
+    "`posthouse outbox init --print postgresql --as alembic --after 3f9c1a > posthouse_outbox.py`\n\n"
+    "`posthouse outbox init --print sqlite --as django --after shop.0001_initial > 0002_outbox.py`"
 )
-def init(database: SomeDatabaseUrl = None, only_print: Print = None) -> None:
+def init(
+    database: SomeDatabaseUrl = None, only_print: Print = None, tool: As = "sql", after: After = None
+) -> None:
     """Make the tables of outbox and inbox in the database of an application."""
-    from posthouse.consistency.dialects import Dialect, tables_of_inbox, tables_of_outbox
+    from posthouse.consistency.dialects import Dialect
+    from posthouse.consistency.migrations import MigrationTool, migration
     from posthouse.consistency.outbox_table import init
 
     if only_print is not None:
-        if only_print not in list(Dialect):
-            raise typer.BadParameter(f"{only_print!r} is none of {', '.join(Dialect)}", param_hint="--print")
-        dialect = Dialect(only_print)
-        for text in (*tables_of_outbox(dialect), *tables_of_inbox(dialect)):
-            print(f"{text};\n")
+        dialect = Dialect(_one_of(Dialect, only_print, "--print"))
+        print(migration(MigrationTool(_one_of(MigrationTool, tool, "--as")), dialect, after), end="")
         return
+    if tool != "sql" or after is not None:
+        raise typer.BadParameter("add --print with the kind of database", param_hint="--as or --after")
     if database is None:
         raise typer.BadParameter("give the URL of a database, or --print", param_hint="--database")
     with _opened(database) as opened:
@@ -167,6 +183,12 @@ def rename(database: DatabaseUrl) -> None:
     with _opened(database) as opened:
         name = _table(opened).rename()
     say(f"the outbox is now {name!r}; start 'posthouse outbox relay' again")
+
+
+def _one_of(choices: type[StrEnum], given: str, option: str) -> str:
+    if given not in list(choices):
+        raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}", param_hint=option)
+    return given
 
 
 def _opened(url: str) -> Database:

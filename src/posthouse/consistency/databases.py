@@ -67,6 +67,10 @@ class Database(Closable):
                 ) from None
             raise DatabaseLost(f"the database did not do it: {str(error).strip()}") from error
 
+    def need_no_sync(self) -> None:
+        """What this transaction does may be undone by a crash of the database: its commit does not wait for
+        the disk, where the database can do that."""
+
     def wait(self, seconds: float) -> bool:
         """Until something has been published, or for so long: then it is False."""
         time.sleep(seconds)
@@ -98,6 +102,10 @@ class _Postgres(Database):
 
     def _is_about_tables(self, error: Exception) -> bool:
         return getattr(error, "sqlstate", None) == "42P01"
+
+    def need_no_sync(self) -> None:
+        # The log is written in the order of commits: one that waits has these on the disk, too.
+        self.run("SET LOCAL synchronous_commit = off")
 
     def wait(self, seconds: float) -> bool:
         # What was notified between two calls is kept by the connection, and ends the next one at once.

@@ -164,6 +164,15 @@ def tables_of_inbox(dialect: Dialect) -> list[str]:
     return [text.strip() for text in (_filled(_INBOX, dialect), _filled(_VERSIONS, dialect), _RECEIVED)]
 
 
+def removal_of_tables(dialect: Dialect) -> list[str]:
+    """Of both, with all that they contain."""
+    names = ("posthouse_outbox", "posthouse_outbox_shard", "posthouse_inbox", "posthouse_inbox_version")
+    texts = [f"DROP TABLE {name}" for name in names]
+    if dialect is Dialect.POSTGRESQL:
+        texts.append("DROP FUNCTION posthouse_outbox_notify()")
+    return texts
+
+
 def _filled(text: str, dialect: Dialect) -> str:
     types = _TYPES[dialect]
     filled = text.format(

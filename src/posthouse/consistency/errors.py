@@ -8,6 +8,7 @@ ConsistencyError
 │   └── Unreachable        no connection could be opened
 ├── BadDatabase            the URL, or what is there
 │   └── NoTables           'posthouse outbox init' was not run there
+├── BadMigration           what is asked for cannot be a migration
 ├── LeaseLost              another relay has taken the shard
 ├── BrokerAhead            the broker has batches that the database does not know
 ├── Superseded             another process has taken the transactional id of a two-phase commit
@@ -45,6 +46,10 @@ class BadDatabase(ConsistencyError):
 
 
 class NoTables(BadDatabase):
+    pass
+
+
+class BadMigration(ConsistencyError):
     pass
 
 

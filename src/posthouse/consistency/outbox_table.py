@@ -60,7 +60,12 @@ class OutboxState:
 
 
 class OutboxTable:
-    """`owner` is the relay. Every call is one transaction."""
+    """`owner` is the relay. Every call is one transaction.
+
+    Only what a batch consists of has to be on the disk before it is sent. A lease that is lost in a crash of
+    the database does no harm: the connection is lost with it, and numbers decide what is sent. Rows that come
+    back are those of a batch whose number the broker knows.
+    """
 
     def __init__(self, database: Database, owner: str, *, lease_seconds: float) -> None:
         self._database = database
@@ -86,57 +91,54 @@ class OutboxTable:
         with self._database.transaction():
             return [shard for (shard,) in self._database.run(text, [self._owner]).rows]
 
-    def take(self, shard: int) -> bool:
-        """Lease it; False if another relay has it."""
+    def take(self, shard: int) -> ShardTurn | None:
+        """Lease it; None if another relay has it."""
         text = (
             f"UPDATE posthouse_outbox_shard SET owner = ?, lease_until = {self._now} + ? WHERE shard = ? "
             f"AND (owner IS NULL OR owner = ? OR lease_until < {self._now})"
         )
         with self._database.transaction():
-            return self._database.run(text, [self._owner, self._lease_ms, shard, self._owner]).changed == 1
-
-    def release(self, shard: int) -> None:
-        text = "UPDATE posthouse_outbox_shard SET owner = NULL WHERE shard = ? AND owner = ?"
-        with self._database.transaction():
-            self._database.run(text, [shard, self._owner])
-
-    def turn(self, shard: int) -> ShardTurn:
-        """Raises LeaseLost."""
-        with self._database.transaction():
-            name, number, rows = self._renewed(shard)
-            messages = self._of_rows(rows) if rows else []  # there are none if somebody has deleted them
+            self._database.need_no_sync()
+            self._database.run(text, [self._owner, self._lease_ms, shard, self._owner])
+            found = self._leased(shard)
+            if found is None:
+                return None
+            name, number, sent = found
+            messages = self._of_rows(sent) if sent else []  # there are none if somebody has deleted them
         under_way = Batch(number=number, messages=messages, is_new=False) if messages else None
         return ShardTurn(name=f"{name}.{shard}", number=number, under_way=under_way)
+
+    def release(self, shard: int) -> None:
+        with self._database.transaction():
+            self._database.need_no_sync()
+            self._release(shard)
 
     def renew(self, shard: int) -> None:
         """Raises LeaseLost."""
         with self._database.transaction():
+            self._database.need_no_sync()
             self._renewed(shard)
 
     def next_batch(self, shard: int, most: int) -> Batch | None:
-        """The messages of the batch before are removed: the broker has them. None if nothing is due. Raises
-        LeaseLost."""
-        text = (
-            f"SELECT id, {_SIZE} FROM posthouse_outbox WHERE shard = ? AND failed IS NULL "
-            f"AND (deliver_at IS NULL OR deliver_at <= {self._now}) ORDER BY id LIMIT {most}"
-        )
+        """The messages of the batch before are removed: the broker has them. None if nothing is due: then the
+        lease is over. Raises LeaseLost."""
         with self._database.transaction():
             _, number, sent = self._renewed(shard)
-            self._remove(sent)
-            rows = _first_of(self._database.run(text, [shard]).rows)
-            found = self._of_rows(rows) if rows else []
-            if found:
-                number += 1
-            if found or sent:
-                self._note(shard, number, [each.row for each in found])
-        return Batch(number=number, messages=found, is_new=True) if found else None
+            batch = self._next(shard, number, sent, most)
+            if batch is None:
+                self._release(shard)
+                self._database.need_no_sync()
+        return batch
 
     def finish(self, shard: int) -> None:
-        """The broker has the last batch: its messages are removed. Raises LeaseLost."""
+        """The messages of the last batch are removed, because the broker has them; the lease is over. Raises
+        LeaseLost."""
         with self._database.transaction():
+            self._database.need_no_sync()
             _, number, sent = self._renewed(shard)
             self._remove(sent)
             self._note(shard, number, [])
+            self._release(shard)
 
     def stop(self, shard: int, reason: str, withdrawn: Batch | None) -> None:
         """No relay sends its messages until the outbox has a new name. `withdrawn` is a batch that was not
@@ -232,14 +234,38 @@ class OutboxTable:
         # A statement that changes nothing counts 0 with MariaDB, and renewals within one millisecond change
         # nothing: the row is read, too.
         self._database.run(text, [self._lease_ms, shard, self._owner])
-        rows = self._database.run(
-            "SELECT name, batch, rows_sent FROM posthouse_outbox_shard WHERE shard = ? AND owner = ?",
-            [shard, self._owner],
-        ).rows
-        if not rows:
+        found = self._leased(shard)
+        if found is None:
             raise LeaseLost(f"shard {shard} of the outbox belongs to another relay now")
+        return found
+
+    def _leased(self, shard: int) -> tuple[str, int, list[int]] | None:
+        """None if another relay has it."""
+        text = "SELECT name, batch, rows_sent FROM posthouse_outbox_shard WHERE shard = ? AND owner = ?"
+        rows = self._database.run(text, [shard, self._owner]).rows
+        if not rows:
+            return None
         [[name, number, sent]] = rows
         return name, number, json.loads(sent)
+
+    def _release(self, shard: int) -> None:
+        text = "UPDATE posthouse_outbox_shard SET owner = NULL WHERE shard = ? AND owner = ?"
+        self._database.run(text, [shard, self._owner])
+
+    def _next(self, shard: int, number: int, sent: Sequence[int], most: int) -> Batch | None:
+        """The batch after `number`, whose messages are removed."""
+        text = (
+            f"SELECT id, {_SIZE} FROM posthouse_outbox WHERE shard = ? AND failed IS NULL "
+            f"AND (deliver_at IS NULL OR deliver_at <= {self._now}) ORDER BY id LIMIT {most}"
+        )
+        self._remove(sent)
+        rows = _first_of(self._database.run(text, [shard]).rows)
+        found = self._of_rows(rows) if rows else []
+        if found:
+            number += 1
+        if found or sent:
+            self._note(shard, number, [each.row for each in found])
+        return Batch(number=number, messages=found, is_new=True) if found else None
 
     def _note(self, shard: int, number: int, rows: Sequence[int]) -> None:
         text = "UPDATE posthouse_outbox_shard SET batch = ?, rows_sent = ? WHERE shard = ?"

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from posthouse.client.errors import ClientError
 from posthouse.consistency.errors import BrokerAhead, LeaseLost
 from posthouse.consistency.log_target import ahead, is_about_messages, is_about_topic
-from posthouse.consistency.outbox_table import Batch, OutboxMessage, OutboxTable
+from posthouse.consistency.outbox_table import Batch, OutboxMessage, OutboxTable, ShardTurn
 
 log = logging.getLogger(__name__)
 
@@ -86,27 +86,28 @@ class Relay:
 
     def _send_shard(self, shard: int) -> int:
         """Returns how many batches were looked at."""
-        table = self._table
-        if not table.take(shard):
+        turn = self._table.take(shard)
+        if turn is None:
             return 0
         try:
-            return self._turn(shard)
+            return self._turn(shard, turn)
         except LeaseLost as error:
             log.warning("outbox: %s; it took longer than the lease to send a batch", error)
             return 1
         except ClientError:
-            table.release(shard)  # another relay may reach the broker
+            self._table.release(shard)  # another relay may reach the broker
             raise
 
-    def _turn(self, shard: int) -> int:
+    def _turn(self, shard: int, turn: ShardTurn) -> int:
         table = self._table
-        turn = table.turn(shard)
         batch = turn.under_way
+        looked_at = 1
         try:
+            # Before a number is given. A relay that died behind that would leave a batch that has the number
+            # of another one, and that the next relay takes for sent.
             last = self._target.last_number(turn.name)
             if last > turn.number:
                 raise ahead(turn.name, last)
-            looked_at = 1
             while batch is not None or (batch := table.next_batch(shard, self._batch_size)) is not None:
                 self._send(shard, turn.name, batch)
                 batch = None
@@ -119,7 +120,6 @@ class Relay:
             table.stop(shard, str(error), batch if batch is not None and batch.is_new else None)
             log.error("outbox: shard %d is stopped: %s", shard, error)
             return 1
-        table.release(shard)
         return looked_at
 
     def _send(self, shard: int, name: str, batch: Batch) -> None:
