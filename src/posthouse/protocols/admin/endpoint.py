@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.model.errors import UnknownTopic
 from posthouse.model.scopes import Scope
+from posthouse.protocols.admin.body_reader import BodyReader
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
@@ -45,6 +46,8 @@ class Endpoint(Generic[P, B]):
     parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
     body: Any = NoBody
     """The type of the body; B."""
+    reader: BodyReader[P, B] | None = None
+    """Reads bodies that are not just JSON of that type."""
     result: Any = None
     """The type of the result. None is answered with 204."""
     status: int = 200
@@ -66,11 +69,17 @@ class Endpoint(Generic[P, B]):
         return "_".join([self.method.lower(), *words])
 
     def route(self) -> Route:
-        return Route(method=self.method, path=self.path, handler=self._answer, most_body=self.most_body)
+        return Route(
+            method=self.method,
+            path=self.path,
+            handler=self._answer,
+            most_body=self.most_body,
+            takes_any_type=self.reader is not None,
+        )
 
     async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)
-        body = self._body(request)
+        body = self._body(request) if self.reader is None else self.reader.read(request, checked)
         scope = await self._scope_of_topic(context, checked) if self.writes_to_topic else None
         if self.scope is not None:
             scope = self.scope(checked)

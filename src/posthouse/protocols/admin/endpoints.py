@@ -19,6 +19,7 @@ from posthouse.protocols.admin.handlers.groups import GROUPS
 from posthouse.protocols.admin.handlers.half_messages import HALF_MESSAGES
 from posthouse.protocols.admin.handlers.overview import OVERVIEW
 from posthouse.protocols.admin.handlers.partitions import PARTITIONS
+from posthouse.protocols.admin.handlers.produce import PRODUCE
 from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
 from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
@@ -50,6 +51,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *QUEUE_MESSAGES,
     *QUOTAS,
     *RECORDS,
+    PRODUCE,
     SETTINGS,
     STORAGE,
     *TOPICS,
