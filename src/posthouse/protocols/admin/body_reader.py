@@ -14,7 +14,8 @@ B = TypeVar("B", covariant=True)
 class BodyReader(Generic[P, B]):
     read: Callable[[HttpRequest, P], B]
     """Raises Problem."""
-    types: Mapping[str, Any]
-    """By media type: the types that JSON may have, as a tuple, or a schema, as a dictionary."""
+    types: Mapping[str, Any] = field(default_factory=dict)
+    """By media type: the types that JSON may have, as a tuple, or a schema, as a dictionary. Empty if the
+    call takes no body."""
     headers: Mapping[str, Any] = field(default_factory=dict)
     """Types of headers that it looks at, described as parameters are."""

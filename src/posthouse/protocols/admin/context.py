@@ -7,11 +7,14 @@ from time import monotonic
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.access.principal import ANONYMOUS
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
+from posthouse.model.networks import owner_of_peer
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
@@ -35,6 +38,7 @@ class Kept:
     rates: Rates
     schemas: Schemas
     traffic: TrafficTotals
+    streams: OpenStreams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,12 @@ class CallContext:
     @property
     def broker(self) -> Broker:
         return self.backend.broker
+
+    @property
+    def owner(self) -> str:
+        """The user, or the address without logins: whose streams are counted together."""
+        principal = self.guard.principal
+        return owner_of_peer(self.peer) if principal == ANONYMOUS else str(principal)
 
     @property
     def rates(self) -> Rates:

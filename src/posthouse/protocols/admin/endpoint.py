@@ -74,7 +74,7 @@ class Endpoint(Generic[P, B]):
             path=self.path,
             handler=self._answer,
             most_body=self.most_body,
-            takes_any_type=self.reader is not None,
+            takes_any_type=self.reader is not None and bool(self.reader.types),
         )
 
     async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:

@@ -23,6 +23,7 @@ from posthouse.protocols.admin.handlers.produce import PRODUCE
 from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
 from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
+from posthouse.protocols.admin.handlers.record_stream import RECORD_STREAM
 from posthouse.protocols.admin.handlers.records import RECORDS
 from posthouse.protocols.admin.handlers.settings import SETTINGS
 from posthouse.protocols.admin.handlers.storage import STORAGE
@@ -52,6 +53,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *QUOTAS,
     *RECORDS,
     PRODUCE,
+    RECORD_STREAM,
     SETTINGS,
     STORAGE,
     *TOPICS,

@@ -113,7 +113,8 @@ def _operation(
     }
     if endpoint.reader is not None:
         operation["parameters"] += _headers(endpoint.reader, schema_of)
-        operation["requestBody"] = {"required": True, "content": _contents(endpoint.reader, schema_of)}
+        if endpoint.reader.types:
+            operation["requestBody"] = {"required": True, "content": _contents(endpoint.reader, schema_of)}
     elif endpoint.body is not NoBody:
         operation["requestBody"] = {
             "required": True,
@@ -188,7 +189,7 @@ def _parameter_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(endpoint: Endpoint[Any, Any], schema_of: dict[int, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": schema_of[id(ProblemDetails)]}}
     possible = {*_EVERY_PROBLEM, *endpoint.problems}
-    if endpoint.body is not NoBody or endpoint.reader is not None:
+    if endpoint.body is not NoBody or (endpoint.reader is not None and endpoint.reader.types):
         possible |= set(_OF_BODIES)
     if endpoint.method != _READING:
         possible |= set(_OF_CHANGES)

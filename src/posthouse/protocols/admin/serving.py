@@ -9,6 +9,7 @@ from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
 from posthouse.protocols.admin.handlers.metrics import metrics_route
+from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
@@ -19,7 +20,12 @@ from posthouse.protocols.front_end import Backend
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
     broker = backend.broker
-    kept = Kept(rates=Rates(broker.namespaces), schemas=Schemas(), traffic=TrafficTotals(broker))
+    kept = Kept(
+        rates=Rates(broker.namespaces),
+        schemas=Schemas(),
+        traffic=TrafficTotals(broker),
+        streams=OpenStreams(),
+    )
     sees_all = broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:

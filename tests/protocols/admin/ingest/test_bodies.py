@@ -59,7 +59,7 @@ async def test_a_record_in_each_line(broker: AsyncBroker, http: httpx.AsyncClien
 async def test_a_body_of_another_type_is_the_value(broker: AsyncBroker, http: httpx.AsyncClient) -> None:
     picture = bytes(range(256))
     headers = {"content-type": "image/png", "posthouse-header-trace": "7f3a", "x-other": "no"}
-    query = {"key": "a", "timestamp": 5, "partition": 3}
+    query: dict[str, Any] = {"key": "a", "timestamp": 5, "partition": 3}
     found = answered(await http.post(ORDERS, content=picture, headers=headers, params=query))
     assert found == {"records": [{"partition": 3, "offset": 0, "error": None}]}
     [record] = await stored(broker.app.broker)

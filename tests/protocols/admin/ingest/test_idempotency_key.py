@@ -78,7 +78,8 @@ async def test_many_at_once_are_one(broker: AsyncBroker, http: httpx.AsyncClient
 
 @pytest.mark.parametrize("key", ["", "x" * 256, "ä".encode(), '""'])
 async def test_a_key_that_is_none(http: httpx.AsyncClient, key: str | bytes) -> None:
-    headers: list[tuple[str, str | bytes]] = [("idempotency-key", key), *OCTETS.items()]
+    headers = httpx.Headers([(b"idempotency-key", key if isinstance(key, bytes) else key.encode())])
+    headers.update(OCTETS)
     found = answered(await http.post(ORDERS, content=b"x", headers=headers), 400)
     assert found["detail"] == "an idempotency key has 1 to 255 printable characters of ASCII"
 

@@ -26,6 +26,7 @@ _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _MOST_RECORDS = 1000
 _MOST_BYTES = 4 * 1024 * 1024
+_MOST_WAIT_MS = 30_000
 
 Offset = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
 
@@ -71,6 +72,14 @@ class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["committed", "uncommitted"],
         Meta(description="`uncommitted` shows records of open and aborted transactions, too."),
     ] = "committed"
+    wait_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=_MOST_WAIT_MS,
+            description="With `offset`: how long to wait for records if there are none yet.",
+        ),
+    ] = 0
     after: Annotated[
         str, Meta(pattern=r"^(\d{1,9}-\d{1,18})?$", description="`next` of the answer before.")
     ] = ""
@@ -98,6 +107,8 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         stable_only=parameters.isolation == "committed",
         schemas=await _schemas(context),
     )
+    if parameters.wait_ms:
+        await _wait(context, topic, parameters)
     scan = RecordScan(context.broker, topic, wanted)
     partitions = _partitions(topic, parameters.partition, after)
     if parameters.offset is None and parameters.timestamp is None and query is None and after is None:
@@ -116,6 +127,22 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         scanned_bytes=found.scanned_bytes,
         unreadable_batches=found.unreadable_batches,
     )
+
+
+async def _wait(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:
+    """Until there is something at the offset."""
+    if parameters.offset is None or parameters.partition is None:
+        raise Problem(400, "wait_ms belongs to an offset: give partition and offset, too")
+    stable_only = parameters.isolation == "committed"
+    bounds = context.broker.bounds(topic, parameters.partition)
+    end = bounds.stable if stable_only else bounds.end
+    if parameters.offset >= end:
+        await context.broker.wait_for_records(
+            [(topic.partition(parameters.partition), end)],
+            1,
+            parameters.wait_ms / 1000,
+            stable_only=stable_only,
+        )
 
 
 async def _schemas(context: CallContext) -> KnownSchemas:
@@ -188,7 +215,8 @@ RECORDS: Final = (
         "offsets, from the offset or the time on, or from the beginning for a `key` or a `message_id`. In "
         "topics with `index.keys`, only batches are read then that may have such a record. The answer "
         "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
-        "the other parameters unchanged. Markers of transactions are never shown. Values are "
+        "the other parameters unchanged. With `wait_ms`, a request for an offset that has no record "
+        "yet waits for one. Markers of transactions are never shown. Values are "
         "decoded as text, JSON or MessagePack where they are that. Of payloads with the id of a schema, "
         "Avro is decoded if the schema registry keeps its schemas in this broker (topic `_schemas`), and "
         "Protocol Buffers are shown by the numbers of their fields.",
