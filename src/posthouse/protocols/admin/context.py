@@ -126,6 +126,10 @@ class CallContext:
         if not self.guard.allows(operation, Kind.CLUSTER, CLUSTER):
             raise refused(operation, Kind.CLUSTER, CLUSTER)
 
+    def debit(self, quota: Quota, size: int) -> None:
+        """Take bytes from a quota of the user. The next call that is charged waits for them."""
+        self.broker.access.quotas.take(quota, self.guard.principal.name, _NO_CLIENT_ID, size)
+
     async def charge(self, quota: Quota, size: int) -> None:
         """Take bytes from a quota of the user, and wait for the throttle time, at most 30 seconds.
 

@@ -53,6 +53,8 @@ class Endpoint(Generic[P, B]):
     status: int = 200
     content_type: str = JSON
     most_body: int = MOST_BODY
+    before: Callable[[CallContext, P], Awaitable[None]] | None = None
+    """What the broker does first that the client has asked, also if another one answers."""
     scope: Callable[[P], Scope] | None = None
     """The scope that the call is about: the broker that holds it answers. Calls with a parameter `namespace`
     need none: the broker answers that serves the namespace."""
@@ -83,6 +85,8 @@ class Endpoint(Generic[P, B]):
         scope = await self._scope_of_topic(context, checked) if self.writes_to_topic else None
         if self.scope is not None:
             scope = self.scope(checked)
+        if self.before is not None and not context.caller.is_relayed:
+            await self.before(context, checked)
         if scope is not None and context.is_elsewhere(scope):
             return await context.ask(scope, request)
         namespace: str | None = getattr(checked, "namespace", None)

@@ -14,6 +14,7 @@ from posthouse.protocols.admin.handlers.connections import CONNECTIONS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
+from posthouse.protocols.admin.handlers.group_messages import GROUP_MESSAGES
 from posthouse.protocols.admin.handlers.group_reset import GROUP_RESET
 from posthouse.protocols.admin.handlers.groups import GROUPS
 from posthouse.protocols.admin.handlers.half_messages import HALF_MESSAGES
@@ -54,6 +55,7 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *RECORDS,
     PRODUCE,
     RECORD_STREAM,
+    *GROUP_MESSAGES,
     SETTINGS,
     STORAGE,
     *TOPICS,
