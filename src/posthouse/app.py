@@ -400,7 +400,7 @@ def _index_files(settings: Settings) -> IndexFiles | None:
 
 def _storage(settings: Settings, clock: Clock) -> Storage:
     if settings.memory:
-        return MemoryStorage(clock)
+        return MemoryStorage(clock, producer_expiry_ms=settings.producer_expiry_ms)
     # Not needed by brokers in memory, which tests start in large numbers.
     from posthouse.storage.files.engine import FileStorage
 
@@ -410,4 +410,5 @@ def _storage(settings: Settings, clock: Clock) -> Storage:
         defaults=settings.topic_defaults(),
         journal_bytes=settings.journal_bytes,
         open_files=settings.open_files,
+        producer_expiry_ms=settings.producer_expiry_ms,
     )

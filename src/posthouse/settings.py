@@ -329,6 +329,14 @@ class Settings:
         "Allow two-phase commits: their transactions have no timeout, and hold back readers until they are "
         "decided.",
     )
+    producer_expiry_ms: int = _setting(
+        86_400_000,
+        int,
+        "How long logs remember a silent idempotent producer, and an idempotency key of HTTP, in ms.",
+    )
+    idempotency_keys_max: int = _setting(
+        250_000, int, "Most idempotency keys that are remembered; each takes about 1 KiB of memory."
+    )
     shutdown_seconds: float = _setting(10.0, float, "How long a stop waits for requests in flight.")
     log_format: str = _setting(
         "text", parse_log_format, "Format of log lines: text, or json with one object per line."
@@ -351,6 +359,10 @@ class Settings:
             raise InvalidConfig("group_min_session_ms must not be above group_max_session_ms")
         if not 0 < self.transaction_max_timeout_ms < 2**31:
             raise InvalidConfig("transaction_max_timeout_ms must be from 1 to 2147483647")
+        if self.producer_expiry_ms < 1000:
+            raise InvalidConfig("producer_expiry_ms must be at least 1000")
+        if self.idempotency_keys_max < 0:
+            raise InvalidConfig("idempotency_keys_max must not be below 0")
         if self.journal_bytes < 64 * 1024:
             raise InvalidConfig("journal_bytes must be at least 65536")
         if self.metrics_max_objects < 0:

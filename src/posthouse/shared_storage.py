@@ -19,6 +19,7 @@ class SharedStorages:
             cache_directory=settings.cache_directory,
             cache_directory_bytes=settings.cache_directory_bytes,
             inline_bytes=settings.inline_bytes,
+            producer_expiry_ms=settings.producer_expiry_ms,
         )
 
     async def open(self) -> None:

@@ -24,6 +24,9 @@ from posthouse.broker.groups.offsets import offset_key
 from posthouse.broker.half_messages.half_log import HalfLog
 from posthouse.broker.half_messages.half_messages import HalfMessages
 from posthouse.broker.held_scopes import OF_GROUPS, OF_NAMESPACES, OF_TRANSACTIONS, HeldScopes
+from posthouse.broker.idempotency.allowance import KeyAllowance
+from posthouse.broker.idempotency.idempotent_appends import IdempotentAppends
+from posthouse.broker.idempotency.key_log import KeyLog
 from posthouse.broker.key_index.files import IndexFiles, MemoryFiles
 from posthouse.broker.key_index.key_index import KeyIndex
 from posthouse.broker.key_index.key_search import KeySearch
@@ -182,6 +185,12 @@ class Broker:
             LogWriter(storage, clock, self.transactions, sources, self.traffic)
             if tracer is None
             else TracedLogWriter(storage, clock, self.transactions, sources, self.traffic, tracer)
+        )
+        self.idempotent_appends = IdempotentAppends(
+            KeyLog(storage, settings.topic_defaults()),
+            self._log_writer,
+            clock,
+            KeyAllowance(clock, most=settings.idempotency_keys_max, expiry_ms=settings.producer_expiry_ms),
         )
         self._schedules = Schedules(
             lambda scope: Schedule(

@@ -168,18 +168,20 @@ class LogWriter:
         writer: TransactionalWriter | None = None,
         *,
         routed: Sequence[Operation] | None = None,
+        beside: Sequence[Operation] = (),
     ) -> Appending:
         """Append each batch to its partition; all valid ones become durable together.
 
         The order of calls is the order of offsets. `writer` is needed for batches of a transaction.
 
-        A caller that has routed the batches to queues itself passes those operations as `routed`. Then the
+        A caller that has routed the batches to queues itself passes those operations as `routed`; operations
+        `beside` the batches are committed with them, and the batches are routed as always. With either, the
         commit is all or nothing, and an invalid batch or a failed commit raises.
         """
-        required = routed is not None
-        appending = Appending(() if routed is None else routed)
+        required = routed is not None or bool(beside)
+        appending = Appending(beside if routed is None else routed)
         several = len(batches) > 1 and not required
-        sources = () if required else self._queues.by_topic
+        sources = () if routed is not None else self._queues.by_topic
         referring: list[tuple[Topic, Append]] = []
         accepted: list[tuple[str, Append]] = []
         for produced in batches:
@@ -236,11 +238,24 @@ class LogWriter:
         await self._unpacking.open(batches)
         return await self.append(batches, writer).wait()
 
+    async def append_all(
+        self, batches: Sequence[Produced], beside: Sequence[Operation]
+    ) -> tuple[list[Appended], list[Outcome]]:
+        """As `append`, for batches that count together with the operations `beside`, or not at all. Also
+        returns the outcomes of those. Raises what is wrong with a batch, OperationRefused and Unavailable."""
+        if self.must_unpack(batches):
+            await self._unpacking.open(batches)
+        appending = self.append(batches, beside=beside)
+        assert appending.future is not None
+        outcomes = await undisturbed(appending.future)
+        results = [each for each in appending.results(outcomes) if isinstance(each, Appended)]
+        return results, outcomes[len(batches) : len(batches) + len(beside)]
+
     def _refer(self, appends: Sequence[tuple[Topic, Append]], appending: Appending) -> None:
         """Add references for the queues that the records are routed to, in the same commit."""
         referrals = self._queues.refer(appends)
         if referrals is not None:
-            appending.together = referrals.operations()
+            appending.together = [*appending.together, *referrals.operations()]
             appending.referred = referrals.durable
 
     def _admit(self, append: Append, writer: TransactionalWriter | None, appending: Appending) -> None:

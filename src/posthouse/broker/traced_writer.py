@@ -32,10 +32,11 @@ class TracedLogWriter(LogWriter):
         writer: TransactionalWriter | None = None,
         *,
         routed: Sequence[Operation] | None = None,
+        beside: Sequence[Operation] = (),
     ) -> Appending:
         tracer = self._tracer
         started = tracer.now()
-        appending = super().append(batches, writer, routed=routed)
+        appending = super().append(batches, writer, routed=routed, beside=beside)
         if batches:
             tracer.appended(batches, appending, started=started, committing=tracer.now())
         return appending

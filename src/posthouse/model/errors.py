@@ -20,6 +20,7 @@ PosthouseError
 │   ├── InvalidTransaction     the transaction is not in a state that allows this
 │   ├── AlreadyDecided         a half message whose producer has decided otherwise before
 │   ├── NameTaken              another half message of the group has this name
+│   ├── IdempotencyKeyReused   the key was used before, for something else
 │   ├── UnknownProducerId      the producer id does not belong to this transactional id
 │   ├── TwoPhaseDisabled       the broker is not set to allow transactions without a timeout
 │   ├── InvalidTimeout
@@ -60,6 +61,7 @@ PosthouseError
     ├── StorageFenced          the disk failed; nothing more is acknowledged until a restart
     ├── StorageClosed
     ├── GroupsClosed           the broker is stopping
+    ├── TooManyKeys            so many idempotency keys are remembered that there is no room for another
     └── DataDamaged            bytes on disk that cannot be trusted
 """
 
@@ -148,6 +150,10 @@ class AlreadyDecided(BadRequest):
 
 
 class NameTaken(BadRequest):
+    pass
+
+
+class IdempotencyKeyReused(BadRequest):
     pass
 
 
@@ -405,6 +411,10 @@ class CoordinatorLoading(Unavailable):
 
 
 class GroupsClosed(Unavailable):
+    pass
+
+
+class TooManyKeys(Unavailable):
     pass
 
 

@@ -30,6 +30,7 @@ _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("POST /v1/half-messages/{half_message}/rollback", {"half_message": "1"}, None, "roll-back topic:t"),
     ("POST /v1/half-messages/commit", {}, {"group": "g", "name": "c"}, "commit topic:t"),
     ("POST /v1/half-messages/rollback", {}, {"group": "g", "name": "d"}, "roll-back topic:t"),
+    ("POST /v1/topics/{topic}/groups/{group}/take", {"group": "h"}, None, "create group:h"),
     ("PATCH /v1/topics/{topic}/settings", {}, {"retention.ms": "1000"}, "alter-configs topic:t"),
     ("POST /v1/topics/{topic}/partitions", {}, {"partitions": 2}, "alter topic:t"),
     ("POST /v1/topics/{topic}/trim", {}, {}, "delete-records topic:t"),
@@ -89,6 +90,8 @@ _OF_A_CLUSTER = {
     "POST /v1/cluster/scopes/{scope}/move",
 }
 """Refused here, because this broker is alone: see `test_cluster.py`."""
+_OF_CONSUMERS = {"POST /v1/topics/{topic}/groups/{group}/settle"}
+"""As with consumers of all protocols: what was refused is in the log, and not each message."""
 _NAMES = {
     "topic": "t",
     "group": "g",
@@ -106,7 +109,7 @@ _NAMES = {
 
 def test_no_call_is_forgotten() -> None:
     changing = {f"{each.method} {each.path}" for each in ROUTES if each.method != "GET"}
-    assert {call for call, *_ in _CALLS} | _CHANGES_NOTHING | _OF_A_CLUSTER == changing
+    assert {call for call, *_ in _CALLS} | _CHANGES_NOTHING | _OF_A_CLUSTER | _OF_CONSUMERS == changing
 
 
 async def test_every_change(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from posthouse.model.ids import GroupId, MemberId, PartitionId, TopicId
 from posthouse.model.scopes import Scope, scope_of_group
 from posthouse.storage.contract import Storage
 from posthouse.storage.shared_state import SharedState
+from posthouse.storage.spaces import Space
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +142,14 @@ class Subscriptions:
     def is_read(self, partition: PartitionId) -> bool:
         """Whether any subscription has progress in the partition."""
         return any(self._partitions.find(group, partition) is not None for group in self)
+
+    async def exists(self, group: GroupId) -> bool:
+        """Whether there is such a subscription, here or at the broker that holds its scope. Raises
+        Unavailable."""
+        if group in self._partitions:
+            return True
+        shared = self._storage.shared_state
+        return shared is not None and bool(await shared.of_owners(Space.SHARE_GROUPS, [group.encode()]))
 
     async def create(self, group: GroupId) -> None:
         """Create a subscription: in memory at once, stored on return. No-op if it exists."""

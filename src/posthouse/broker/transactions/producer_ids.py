@@ -11,6 +11,10 @@ client could lock the producer out, or make its batches look like duplicates. So
 
 The tag is a MAC of counter and user. Checking it needs no stored state, and the ids of other users cannot be
 guessed. Unbound ids are from a time without logins; every user may write with them.
+
+    bits 62 and 61: 0 1 | hash of an idempotency key, 61 bits
+
+Those are never given to a client: see `broker/idempotency/keyed_producer`.
 """
 
 import asyncio
@@ -24,6 +28,8 @@ from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 BLOCK = 1000
+FIRST_KEYED = 1 << 61
+"""Ids from here to below `FIRST_BOUND` are those of idempotency keys."""
 FIRST_BOUND = 1 << 62
 LOST = 2**27
 """More ids than lost commits can have assigned: 134 million. Each id is the answer to one request, and
@@ -102,6 +108,8 @@ class ProducerIds:
 
     def belongs_to(self, producer_id: int, owner: str) -> bool:
         """Whether this user may write with the id. Not called for batches of transactions."""
+        if FIRST_KEYED <= producer_id < FIRST_BOUND:
+            return False
         if producer_id < FIRST_BOUND or self.secret is None:
             return True
         if self._owners.get(producer_id) == owner:

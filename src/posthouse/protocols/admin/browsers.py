@@ -4,7 +4,7 @@ A browser sends requests to this broker for any page that it shows. A page of an
 anything, and must not read anything where no login is required:
 
 - a request that names another origin than the one it is sent to is refused;
-- a body must be JSON: a page of another site has to ask first whether it may send that (CORS), and the answer
+- a body must be JSON, or of another type for which a page of another site has to ask first (CORS): the answer
   is 405. Clients of RabbitMQ that do not say what their body is are no browsers: those name their origin;
 - without a login, the Host header must be an address or localhost: a name that was rebound to this machine is
   refused.
@@ -27,11 +27,14 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 _JSON_TYPES = ("application/json", "application/bert")
 """rabbitmqadmin and its kin name one of these."""
+_UNASKED_TYPES = frozenset({"", "application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
+"""A page may send these to any site without asking, unless it also sends one of these headers."""
+_ASKED_HEADERS = frozenset({"ce-specversion", "idempotency-key"})
 _OF_TYPES_AND_BROWSERS = frozenset({"content-type", "origin", "sec-fetch-site"})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def check(request: HttpRequest, *, must_log_in: bool, host: str) -> None:
+def check(request: HttpRequest, *, must_log_in: bool, host: str, takes_any_type: bool = False) -> None:
     """`host` is where the listener is bound. Raises Problem."""
     asked = request.headers.get("host", "")
     if not must_log_in and asked and not _is_safe(asked, host):
@@ -45,13 +48,22 @@ def check(request: HttpRequest, *, must_log_in: bool, host: str) -> None:
         raise Problem(403, f"requests from pages of {origin[:200]} are refused")
     if request.headers.get("sec-fetch-site") == "cross-site" and request.method not in READING:
         raise Problem(403, "requests from pages of other sites are refused")
-    if request.body and not (_is_json(request.headers.get("content-type", "")) or _is_untyped(request)):
+    if not request.body:
+        return
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if takes_any_type:
+        if content_type in _UNASKED_TYPES and not request.headers.keys() & _ASKED_HEADERS:
+            raise Problem(
+                415,
+                "send records as application/json, and plain bytes as application/octet-stream or a type of "
+                "their own; pages of other sites could send this type",
+            )
+    elif not (_is_json(content_type) or _is_untyped(request)):
         raise Problem(415, "send the body as application/json")
 
 
 def _is_json(content_type: str) -> bool:
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind in _JSON_TYPES or kind.endswith("+json")
+    return content_type in _JSON_TYPES or content_type.endswith("+json")
 
 
 def _is_untyped(request: HttpRequest) -> bool:

@@ -7,12 +7,15 @@ from time import monotonic
 
 from posthouse.broker.access.guard import Guard
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
+from posthouse.broker.access.principal import ANONYMOUS
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.broker import Broker
+from posthouse.model.networks import owner_of_peer
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.flow_rates import FlowRates
+from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
@@ -37,6 +40,7 @@ class Kept:
     rates: Rates
     schemas: Schemas
     traffic: TrafficTotals
+    streams: OpenStreams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +55,12 @@ class CallContext:
     @property
     def broker(self) -> Broker:
         return self.backend.broker
+
+    @property
+    def owner(self) -> str:
+        """The user, or the address without logins: whose streams are counted together."""
+        principal = self.guard.principal
+        return owner_of_peer(self.peer) if principal == ANONYMOUS else str(principal)
 
     @property
     def rates(self) -> Rates:
@@ -121,6 +131,10 @@ class CallContext:
         """For what belongs to no single topic or group: connections, users, settings."""
         if not self.guard.allows(operation, Kind.CLUSTER, CLUSTER):
             raise refused(operation, Kind.CLUSTER, CLUSTER)
+
+    def debit(self, quota: Quota, size: int) -> None:
+        """Take bytes from a quota of the user. The next call that is charged waits for them."""
+        self.broker.access.quotas.take(quota, self.guard.principal.name, _NO_CLIENT_ID, size)
 
     async def charge(self, quota: Quota, size: int) -> None:
         """Take bytes from a quota of the user, and wait for the throttle time, at most 30 seconds.

@@ -16,7 +16,7 @@ from posthouse.protocols.admin.other_brokers import check_part
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import RABBITMQ, HttpRequest
 from posthouse.protocols.admin.response import Response
-from posthouse.protocols.admin.router import PathRouter
+from posthouse.protocols.admin.router import PathRouter, Route
 from posthouse.protocols.front_end import Backend
 
 log = logging.getLogger(__name__)
@@ -65,16 +65,19 @@ class RequestDispatcher:
 
     def _api_of(self, request: HttpRequest) -> str:
         """Its route, with the names of parameters in place of values."""
-        try:
-            route, _ = self._router.find(request.method, request.segments)
-        except Problem:
-            return _NO_ROUTE
-        return f"{route.method} {route.path}"
+        route = self._route_of(request)
+        return _NO_ROUTE if route is None else f"{route.method} {route.path}"
 
     async def _answered(self, request: HttpRequest, login: HttpLogin, peer: str, host: str) -> Response:
         try:
             if not login.is_relayed:  # else the broker that relays has checked it
-                check(request, must_log_in=self._backend.settings.must_log_in, host=host)
+                known = self._route_of(request)
+                check(
+                    request,
+                    must_log_in=self._backend.settings.must_log_in,
+                    host=host,
+                    takes_any_type=known is not None and known.takes_any_type,
+                )
             # An unknown path is not told apart from a known one before the login.
             guard = await self._guard_unless_public(request, login)
             route, parameters = self._router.find(request.method, request.segments)
@@ -112,11 +115,14 @@ class RequestDispatcher:
         return await login.guard(credentials)
 
     def _is_public(self, request: HttpRequest) -> bool:
+        route = self._route_of(request)
+        return route is not None and route.is_public
+
+    def _route_of(self, request: HttpRequest) -> Route | None:
         try:
-            route, _ = self._router.find(request.method, request.segments)
+            return self._router.find(request.method, request.segments)[0]
         except Problem:
-            return False
-        return route.is_public
+            return None
 
 
 def _shown(request: HttpRequest, problem: Problem) -> Response:

@@ -13,6 +13,7 @@ import msgspec
 
 from posthouse.model.errors import UnknownTopic
 from posthouse.model.scopes import Scope
+from posthouse.protocols.admin.body_reader import BodyReader
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.request import HttpRequest
@@ -45,11 +46,15 @@ class Endpoint(Generic[P, B]):
     parameters: type[P] = field(default=NoParameters)  # type: ignore[assignment]
     body: Any = NoBody
     """The type of the body; B."""
+    reader: BodyReader[P, B] | None = None
+    """Reads bodies that are not just JSON of that type."""
     result: Any = None
     """The type of the result. None is answered with 204."""
     status: int = 200
     content_type: str = JSON
     most_body: int = MOST_BODY
+    before: Callable[[CallContext, P], Awaitable[None]] | None = None
+    """What the broker does first that the client has asked, also if another one answers."""
     scope: Callable[[P], Scope] | None = None
     """The scope that the call is about: the broker that holds it answers. Calls with a parameter `namespace`
     need none: the broker answers that serves the namespace."""
@@ -66,14 +71,22 @@ class Endpoint(Generic[P, B]):
         return "_".join([self.method.lower(), *words])
 
     def route(self) -> Route:
-        return Route(method=self.method, path=self.path, handler=self._answer, most_body=self.most_body)
+        return Route(
+            method=self.method,
+            path=self.path,
+            handler=self._answer,
+            most_body=self.most_body,
+            takes_any_type=self.reader is not None and bool(self.reader.types),
+        )
 
     async def _answer(self, context: CallContext, request: HttpRequest, parameters: Parameters) -> Response:
         checked = self._parameters(request, parameters)
-        body = self._body(request)
+        body = self._body(request) if self.reader is None else self.reader.read(request, checked)
         scope = await self._scope_of_topic(context, checked) if self.writes_to_topic else None
         if self.scope is not None:
             scope = self.scope(checked)
+        if self.before is not None and not context.caller.is_relayed:
+            await self.before(context, checked)
         if scope is not None and context.is_elsewhere(scope):
             return await context.ask(scope, request)
         namespace: str | None = getattr(checked, "namespace", None)

@@ -15,14 +15,17 @@ from posthouse.protocols.admin.handlers.delivery_limits import DELIVERY_LIMITS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
+from posthouse.protocols.admin.handlers.group_messages import GROUP_MESSAGES
 from posthouse.protocols.admin.handlers.group_reset import GROUP_RESET
 from posthouse.protocols.admin.handlers.groups import GROUPS
 from posthouse.protocols.admin.handlers.half_messages import HALF_MESSAGES
 from posthouse.protocols.admin.handlers.overview import OVERVIEW
 from posthouse.protocols.admin.handlers.partitions import PARTITIONS
+from posthouse.protocols.admin.handlers.produce import PRODUCE
 from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
 from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
+from posthouse.protocols.admin.handlers.record_stream import RECORD_STREAM
 from posthouse.protocols.admin.handlers.records import RECORDS
 from posthouse.protocols.admin.handlers.settings import SETTINGS
 from posthouse.protocols.admin.handlers.storage import STORAGE
@@ -52,6 +55,9 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *QUEUE_MESSAGES,
     *QUOTAS,
     *RECORDS,
+    PRODUCE,
+    RECORD_STREAM,
+    *GROUP_MESSAGES,
     SETTINGS,
     STORAGE,
     *TOPICS,

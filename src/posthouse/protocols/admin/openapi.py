@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from posthouse import __version__
+from posthouse.protocols.admin.body_reader import BodyReader
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.endpoints import ENDPOINTS
@@ -26,7 +27,8 @@ _PROBLEMS: dict[int, str] = {
     404: "The path, or what it names, does not exist.",
     409: "The state of the object does not allow it; `detail` says why.",
     413: "The body, or a record in it, is too large.",
-    415: "The body is not JSON.",
+    415: "The body is of a type that the call does not take; most take JSON.",
+    422: "The idempotency key was used for another request.",
     421: "Without authentication the broker answers only for its address and localhost.",
     429: "The user has too many streams open; close one.",
     500: "The broker failed; its log has the reason.",
@@ -90,7 +92,12 @@ def document(endpoints: Iterable[Endpoint[Any, Any]]) -> dict[str, Any]:
 
 
 def _types(endpoint: Endpoint[Any, Any]) -> list[Any]:
-    return [each for each in (endpoint.parameters, endpoint.body, endpoint.result) if each is not None]
+    found = [endpoint.parameters, endpoint.body, endpoint.result]
+    if endpoint.reader is not None:
+        found += endpoint.reader.headers.values()
+        for types in endpoint.reader.types.values():
+            found += types if isinstance(types, tuple) else ()
+    return [each for each in found if each is not None]
 
 
 def _operation(
@@ -104,12 +111,38 @@ def _operation(
         "parameters": _parameters(endpoint, _resolved(schema_of[id(endpoint.parameters)], components)),
         "responses": _responses(endpoint, schema_of),
     }
-    if endpoint.body is not NoBody:
+    if endpoint.reader is not None:
+        operation["parameters"] += _headers(endpoint.reader, schema_of)
+        if endpoint.reader.types:
+            operation["requestBody"] = {"required": True, "content": _contents(endpoint.reader, schema_of)}
+    elif endpoint.body is not NoBody:
         operation["requestBody"] = {
             "required": True,
             "content": {JSON: {"schema": schema_of[id(endpoint.body)]}},
         }
     return operation
+
+
+def _contents(reader: BodyReader[Any, Any], schema_of: dict[int, Any]) -> dict[str, Any]:
+    contents: dict[str, Any] = {}
+    for media_type, types in reader.types.items():
+        is_any_of = isinstance(types, tuple)
+        schema = {"anyOf": [schema_of[id(each)] for each in types]} if is_any_of else types
+        contents[media_type] = {"schema": schema}
+    return contents
+
+
+def _headers(reader: BodyReader[Any, Any], schema_of: dict[int, Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": _description(schema_of[id(each)]),
+            "schema": _parameter_schema(schema_of[id(each)]),
+        }
+        for name, each in reader.headers.items()
+    ]
 
 
 def _resolved(schema: dict[str, Any], components: dict[str, Any]) -> dict[str, Any]:
@@ -156,7 +189,7 @@ def _parameter_schema(schema: dict[str, Any]) -> dict[str, Any]:
 def _responses(endpoint: Endpoint[Any, Any], schema_of: dict[int, Any]) -> dict[str, Any]:
     problem = {CONTENT_TYPE: {"schema": schema_of[id(ProblemDetails)]}}
     possible = {*_EVERY_PROBLEM, *endpoint.problems}
-    if endpoint.body is not NoBody:
+    if endpoint.body is not NoBody or (endpoint.reader is not None and endpoint.reader.types):
         possible |= set(_OF_BODIES)
     if endpoint.method != _READING:
         possible |= set(_OF_CHANGES)

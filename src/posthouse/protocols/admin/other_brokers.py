@@ -181,11 +181,17 @@ async def _answer(
             raise EOFError("the connection was closed")
 
 
-_SENT: Final = ("content-type", "x-reason", _SCOPES)
+_SENT: Final = frozenset({"content-type", "x-reason", "idempotency-key", _SCOPES})
+_SENT_PREFIXES: Final = ("ce-", "posthouse-header-")
+"""Of headers that say something of a record."""
 
 
 def _headers_of(request: HttpRequest) -> list[tuple[str, str]]:
-    return [(name, request.headers[name]) for name in _SENT if name in request.headers]
+    return [
+        (name, value)
+        for name, value in request.headers.items()
+        if name in _SENT or name.startswith(_SENT_PREFIXES)
+    ]
 
 
 def _target(request: HttpRequest) -> str:

@@ -26,6 +26,8 @@ class Route:
     """Answered without a login. The handler's guard may then allow nothing."""
     most_body: int = MOST_BODY
     """Bytes. JSON is decoded on the event loop: a megabyte of brackets takes it a tenth of a second."""
+    takes_any_type: bool = False
+    """A body need not be JSON."""
 
 
 @dataclass(slots=True)

@@ -10,6 +10,7 @@ from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
 from posthouse.protocols.admin.flow_rates import FlowRates
 from posthouse.protocols.admin.handlers.metrics import metrics_route
+from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
@@ -25,6 +26,7 @@ def new_dispatcher(backend: Backend) -> RequestDispatcher:
         rates=Rates(broker.namespaces),
         schemas=Schemas(),
         traffic=TrafficTotals(broker),
+        streams=OpenStreams(),
     )
     sees_all = broker.access.guard(None, "", ADMIN.name)
 

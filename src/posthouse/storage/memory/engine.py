@@ -37,8 +37,9 @@ from posthouse.storage.stored_state import StoredState
 
 
 class MemoryStorage:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, producer_expiry_ms: int = 24 * 3600 * 1000) -> None:
         self._clock = clock
+        self._producer_expiry_ms = producer_expiry_ms
         self.metrics = StorageMetrics()
         self._topics: dict[TopicId, Topic] = {}
         self._logs: dict[PartitionId, MemoryLog] = {}
@@ -294,6 +295,7 @@ class MemoryStorage:
         for topic in list(self._topics.values()):
             for partition in topic.partition_ids():
                 log = self._logs[partition]
+                log.producers.expire(now - self._producer_expiry_ms)
                 start = wanted = log.expired_before(topic.config, now, archived(partition))
                 if wanted > log.start and (lowest := needed(partition)) is not None:
                     start = min(wanted, log.whole_batches_before(lowest))

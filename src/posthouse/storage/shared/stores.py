@@ -12,6 +12,7 @@ from posthouse.storage.shared.commits.last_commits import LastCommits
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.held_lease import HeldLease
+from posthouse.storage.shared.housekeeping.upkeep import PRODUCER_EXPIRY_MS, UpkeepSettings
 from posthouse.storage.shared.objects.measured import MeasuredObjectStore, ObjectStoreMetrics
 from posthouse.storage.shared.objects.opening import open_object_store
 from posthouse.storage.shared.observed_stores import ObservedStores
@@ -33,6 +34,7 @@ class SharedStores:
         cache_directory: Path | None = None,
         cache_directory_bytes: int = 0,
         inline_bytes: int,
+        producer_expiry_ms: int = PRODUCER_EXPIRY_MS,
     ) -> None:
         """Raises InvalidConfig for addresses that are none."""
         self.database = Database(database)
@@ -42,6 +44,7 @@ class SharedStores:
         )
         self._clock = clock
         self._inline_bytes = inline_bytes
+        self._upkeep = UpkeepSettings(producer_expiry_ms=producer_expiry_ms)
         self._cache_bytes = cache_bytes
         self.last_commits = LastCommits()
         self._disk: DiskCache | None = None
@@ -69,6 +72,7 @@ class SharedStores:
             cache_bytes=self._cache_bytes // 4,
             observed=self._observed,
             last_commits=self.last_commits,
+            upkeep=self._upkeep,
         )
 
     async def close(self) -> None:

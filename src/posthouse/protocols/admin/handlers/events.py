@@ -8,8 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
-from posthouse.broker.access.principal import ANONYMOUS
-from posthouse.model.networks import owner_of_peer
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.events import EventHub, EventStream
@@ -41,16 +39,11 @@ async def _events(context: CallContext, parameters: EventsWanted, body: NoBody) 
     kinds = _kinds(context, parameters.topics)
     if context.events.is_full:
         raise Problem(503, "too many clients listen to events; close one, or try again later")
-    owner = _owner(context)
+    owner = context.owner
     if context.events.is_full_for(owner):
         raise Problem(429, f"too many clients of {owner} listen to events; close one")
     listener = EventStream(kinds, context.guard, owner)
     return Response(body=_stream(context.events, listener, kinds), content_type=EVENT_STREAM, is_endless=True)
-
-
-def _owner(context: CallContext) -> str:
-    principal = context.guard.principal
-    return owner_of_peer(context.peer) if principal == ANONYMOUS else str(principal)
 
 
 def _kinds(context: CallContext, text: str) -> Sequence[str]:

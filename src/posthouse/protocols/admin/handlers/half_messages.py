@@ -17,7 +17,7 @@ from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
-from posthouse.protocols.admin.handlers.records import NewHeader, PartitionNumber
+from posthouse.protocols.admin.ingest.json_bodies import NewHeader, PartitionNumber
 from posthouse.protocols.admin.paging import MOST, Page
 from posthouse.protocols.admin.payloads import Payload, SentEncoding, stored
 from posthouse.protocols.admin.problems import Problem

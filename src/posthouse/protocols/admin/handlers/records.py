@@ -1,41 +1,34 @@
-"""Records of a topic: looked at, and produced."""
+"""Records of a topic, looked at."""
 
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.quotas import Quota
-from posthouse.broker.appending import Produced
 from posthouse.broker.key_index.names import NameQuery
-from posthouse.model.errors import OffsetOutOfRange, PosthouseError
+from posthouse.model.errors import OffsetOutOfRange
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.decoding.schemas import SCHEMAS_TOPIC
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.handlers.topics import OfTopic
-from posthouse.protocols.admin.payloads import KnownSchemas, SentEncoding, stored
+from posthouse.protocols.admin.ingest.json_bodies import PartitionNumber, Timestamp
+from posthouse.protocols.admin.payloads import KnownSchemas, stored
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.record_reading import RecordPosition, RecordScan, WantedRecords, on_a_thread
 from posthouse.protocols.admin.record_views import RecordView
-from posthouse.records.builder import BatchBuilder
-from posthouse.records.partitioner import partition_of
 from posthouse.records.record_names import Name, NameKind
 
 _INT64_MAX = (1 << 63) - 1
 _INT64_MIN = -(1 << 63)
 _MOST_RECORDS = 1000
 _MOST_BYTES = 4 * 1024 * 1024
+_MOST_WAIT_MS = 30_000
 
-PartitionNumber = Annotated[int, Meta(ge=0, le=(1 << 31) - 1, description="Number of the partition.")]
 Offset = Annotated[int, Meta(ge=0, le=_INT64_MAX)]
-Timestamp = Annotated[int, Meta(ge=0, le=_INT64_MAX, description="Milliseconds since 1970.")]
-
-
-_MOST_BODY: Final = 2 * 1024 * 1024
 
 
 class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -79,6 +72,14 @@ class RecordsWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Literal["committed", "uncommitted"],
         Meta(description="`uncommitted` shows records of open and aborted transactions, too."),
     ] = "committed"
+    wait_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=_MOST_WAIT_MS,
+            description="With `offset`: how long to wait for records if there are none yet.",
+        ),
+    ] = 0
     after: Annotated[
         str, Meta(pattern=r"^(\d{1,9}-\d{1,18})?$", description="`next` of the answer before.")
     ] = ""
@@ -90,38 +91,6 @@ class Records(msgspec.Struct, frozen=True, kw_only=True):
     complete: Annotated[bool, Meta(description="The log was read to its end, within the bounds asked for.")]
     scanned_bytes: Annotated[int, Meta(description="Bytes of the batches that were read, decompressed.")]
     unreadable_batches: Annotated[int, Meta(description="Batches that their producer compressed wrongly.")]
-
-
-class NewHeader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    value: Any = None
-    encoding: SentEncoding = "text"
-
-
-class NewRecordBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    value: Annotated[Any, Meta(description="null for a tombstone.")]
-    encoding: SentEncoding = "text"
-    key: Any = None
-    key_encoding: SentEncoding = "text"
-    headers: Annotated[list[NewHeader], Meta(max_length=1000)] = []
-    partition: Annotated[
-        PartitionNumber | None, Meta(description="Chosen by the key if not given, as Kafka's clients do.")
-    ] = None
-    timestamp: Annotated[Timestamp | None, Meta(description="Now, if not given.")] = None
-
-
-class NewRecords(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    records: Annotated[list[NewRecordBody], Meta(min_length=1, max_length=_MOST_RECORDS)]
-
-
-class ProducedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    partition: int
-    offset: Annotated[int | None, Meta(description="null if the record was refused.")]
-    error: Annotated[str | None, Meta(description="Why the partition refused its records.")] = None
-
-
-class ProducedRecords(msgspec.Struct, frozen=True, kw_only=True):
-    records: Annotated[list[ProducedRecord], Meta(description="In the order of the request.")]
 
 
 async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -> Records:
@@ -138,6 +107,8 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         stable_only=parameters.isolation == "committed",
         schemas=await _schemas(context),
     )
+    if parameters.wait_ms:
+        await _wait(context, topic, parameters)
     scan = RecordScan(context.broker, topic, wanted)
     partitions = _partitions(topic, parameters.partition, after)
     if parameters.offset is None and parameters.timestamp is None and query is None and after is None:
@@ -156,6 +127,22 @@ async def _read(context: CallContext, parameters: RecordsWanted, body: NoBody) -
         scanned_bytes=found.scanned_bytes,
         unreadable_batches=found.unreadable_batches,
     )
+
+
+async def _wait(context: CallContext, topic: Topic, parameters: RecordsWanted) -> None:
+    """Until there is something at the offset."""
+    if parameters.offset is None or parameters.partition is None:
+        raise Problem(400, "wait_ms belongs to an offset: give partition and offset, too")
+    stable_only = parameters.isolation == "committed"
+    bounds = context.broker.bounds(topic, parameters.partition)
+    end = bounds.stable if stable_only else bounds.end
+    if parameters.offset >= end:
+        await context.broker.wait_for_records(
+            [(topic.partition(parameters.partition), end)],
+            1,
+            parameters.wait_ms / 1000,
+            stable_only=stable_only,
+        )
 
 
 async def _schemas(context: CallContext) -> KnownSchemas:
@@ -217,59 +204,6 @@ async def _start(
     return context.broker.bounds(topic, partition).start
 
 
-async def _produce(context: CallContext, parameters: OfTopic, body: NewRecords) -> ProducedRecords:
-    context.require(Operation.WRITE, Kind.TOPIC, parameters.topic)
-    topic = context.broker.topic(parameters.topic)
-    now = context.broker.now_ms()
-    builders: dict[int, BatchBuilder] = defaultdict(BatchBuilder)
-    places: list[tuple[int, int]] = []
-    for number, record in enumerate(body.records):
-        key = stored(record.key, record.key_encoding, f"key of record {number}")
-        value = stored(record.value, record.encoding, f"value of record {number}")
-        headers = [
-            (each.name, stored(each.value, each.encoding, f"header {each.name!r} of record {number}"))
-            for each in record.headers
-        ]
-        partition = _partition_for(context, topic, record.partition, key, now)
-        places.append((partition, builders[partition].count))
-        builders[partition].add(key, value, headers, now if record.timestamp is None else record.timestamp)
-    context.guard.note("produce", f"{Kind.TOPIC}:{topic.name}", f"{len(places)} records")
-    return ProducedRecords(records=await _append(context, topic, builders, places))
-
-
-def _partition_for(context: CallContext, topic: Topic, given: int | None, key: bytes | None, now: int) -> int:
-    if given is not None:
-        context.broker.partition(topic, given)
-        return given
-    if key is not None:
-        return partition_of(key, topic.partitions)
-    return now % topic.partitions  # all of a request together, as Kafka's clients do
-
-
-async def _append(
-    context: CallContext, topic: Topic, builders: dict[int, BatchBuilder], places: Sequence[tuple[int, int]]
-) -> list[ProducedRecord]:
-    batches = [Produced(topic, each, memoryview(builder.build())) for each, builder in builders.items()]
-    size = sum(len(each.batch) for each in batches)
-    if context.broker.must_unpack(batches):
-        results = await context.broker.append_unpacked(batches, None)
-    else:
-        results = await context.broker.append(batches).wait()
-    await context.charge(Quota.WRITTEN, size)
-    errors = [each for each in results if isinstance(each, PosthouseError)]
-    if len(errors) == len(results):
-        raise errors[0]
-    by_partition = dict(zip(builders, results, strict=True))
-    produced = []
-    for partition, index in places:
-        result = by_partition[partition]
-        if isinstance(result, PosthouseError):
-            produced.append(ProducedRecord(partition=partition, offset=None, error=str(result)))
-        else:
-            produced.append(ProducedRecord(partition=partition, offset=result.base_offset + index))
-    return produced
-
-
 RECORDS: Final = (
     Endpoint(
         method="GET",
@@ -281,7 +215,8 @@ RECORDS: Final = (
         "offsets, from the offset or the time on, or from the beginning for a `key` or a `message_id`. In "
         "topics with `index.keys`, only batches are read then that may have such a record. The answer "
         "ends after `limit` records or `max_bytes` of batches; `next` goes on from there, with "
-        "the other parameters unchanged. Markers of transactions are never shown. Values are "
+        "the other parameters unchanged. With `wait_ms`, a request for an offset that has no record "
+        "yet waits for one. Markers of transactions are never shown. Values are "
         "decoded as text, JSON or MessagePack where they are that. Of payloads with the id of a schema, "
         "Avro is decoded if the schema registry keeps its schemas in this broker (topic `_schemas`), and "
         "Protocol Buffers are shown by the numbers of their fields.",
@@ -289,21 +224,5 @@ RECORDS: Final = (
         parameters=RecordsWanted,
         result=Records,
         problems=(404,),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v1/topics/{topic}/records",
-        summary="Produce records",
-        tag="records",
-        description="One batch for each partition. A partition that refuses its records does not stop the "
-        "others: the result has an error for each of them. If all are refused, the answer is a "
-        "problem.",
-        writes_to_topic=True,
-        handler=_produce,
-        parameters=OfTopic,
-        body=NewRecords,
-        most_body=_MOST_BODY,
-        result=ProducedRecords,
-        problems=(404, 413, 507),
     ),
 )

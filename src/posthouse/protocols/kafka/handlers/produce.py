@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.transactions.producer_ids import FIRST_BOUND
+from posthouse.broker.transactions.producer_ids import FIRST_KEYED
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import (
@@ -50,9 +50,9 @@ _FIRST_WITH_TOPIC_ID = 13
 _FIRST_WITH_ZSTD = 7
 _FIRST_THAT_ADDS_PARTITIONS = 12
 _LOW_ATTRIBUTES_AT = ATTRIBUTES_AT + 1
-_BOUND = FIRST_BOUND >> 56
+_OWNED = FIRST_KEYED >> 56
 _NEGATIVE = 0x80
-"""First bytes of producer ids: in this range an id is bound to a user."""
+"""First bytes of producer ids: in this range an id is bound to a user, or to an idempotency key."""
 
 _OFFENCES = (CorruptBatch, Inflated, Malformed)
 """Errors that a well-behaved client does not cause repeatedly."""
@@ -204,7 +204,7 @@ def _acceptable(context: Context, partition: PartitionProduceData, answer: Parti
         answer.error_code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         answer.error_message = f"compression {codec} has no place in version {context.version}"
         return False
-    if len(records) < HEADER_SIZE or not _BOUND <= records[PRODUCER_ID_AT] < _NEGATIVE:
+    if len(records) < HEADER_SIZE or not _OWNED <= records[PRODUCER_ID_AT] < _NEGATIVE:
         return True
     if attributes & TRANSACTIONAL_BIT:
         return True  # transactions check their producers themselves

@@ -23,7 +23,7 @@ from posthouse.storage.shared.housekeeping.slots import Slots, SlotSettings
 
 STATEMENT_SECONDS = 60.0
 """Some queries look at all runs or all segments; none of them holds a lock meanwhile."""
-_PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class UpkeepSettings:
     merging: MergingSettings = field(default_factory=MergingSettings)
     slots: SlotSettings = field(default_factory=SlotSettings)
     garbage: GarbageSettings = field(default_factory=GarbageSettings)
-    producer_expiry_ms: int = _PRODUCER_EXPIRY_MS
+    producer_expiry_ms: int = PRODUCER_EXPIRY_MS
     consolidation_seconds: float = 15.0
     merging_seconds: float = 60.0
     slot_seconds: float = 15.0

@@ -1,0 +1,1 @@
+"""What clients may send as records: JSON, lines of JSON, plain bytes, CloudEvents."""
