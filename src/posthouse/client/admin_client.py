@@ -72,6 +72,9 @@ class AdminClient(Closable):
     def post(self, path: str, body: Any = None) -> Any:
         return self._call("POST", path, {}, {} if body is None else body)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._call("PATCH", path, {}, body)
+
     def delete(self, path: str, **query: Any) -> Any:
         return self._call("DELETE", path, query, None)
 

@@ -143,8 +143,8 @@ class Endpoint:
         return self.waits_until > self._clock.monotonic()
 
     async def _cleared(self) -> None:
-        """Return when a request may begin, as far as the endpoint is concerned. While it may not, messages are
-        not leased: the leases would end."""
+        """Return when a request may begin, as far as the endpoint is concerned. While it may not, no messages
+        are leased: the leases would end."""
         while True:
             now = self._clock.monotonic()
             wait = self._circuit.wait(now)

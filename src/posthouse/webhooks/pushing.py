@@ -1,4 +1,4 @@
-"""All webhooks of a broker: an endpoint for each that is not paused, begun again when its definition changes."""
+"""All webhooks of a broker: an endpoint for each that is not paused; a changed definition gets a new one."""
 
 import asyncio
 import logging

@@ -1,5 +1,5 @@
-"""The records that a webhook takes in one fetch: those that match its filter, and of an ordered webhook one of
-each key, unless one of that key is on its way."""
+"""The records that a webhook takes in one fetch: those that match its filter, and of an ordered webhook one
+of each key, unless one of that key is on its way."""
 
 from collections.abc import Hashable, Sequence
 from typing import Final
