@@ -12,7 +12,3 @@ def parse_rate(text: str) -> float:
     if not found:
         raise ValueError(f"{text.strip()!r} is no rate; write for example 100/s or 6000/m")
     return float(found[1]) / _SECONDS[found[2] or "s"]
-
-
-def shown_rate(rate: float) -> str:
-    return f"{rate:g}/s"
