@@ -16,7 +16,7 @@ from typing import Final
 
 from posthouse.broker.access.token_bucket import TokenBucket
 from posthouse.broker.webhooks.definition import Webhook
-from posthouse.broker.webhooks.state import Failure
+from posthouse.broker.webhooks.state import CircuitState, Failure
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.webhooks.answers import Verdict
@@ -192,6 +192,8 @@ class Endpoint:
         if outcome.answer is not None:
             self._tally.answered(outcome.seconds)
         if outcome.verdict is Verdict.DELIVERED:
+            if is_probe:
+                log.info("webhook %s: its endpoint works again", self._webhook.name)
             self._circuit.succeeded()
             self._tally.succeeded(len(batch), self._clock.now_ms())
             self._source.delivered(batch)
@@ -216,7 +218,10 @@ class Endpoint:
 
     def _failed(self, batch: Sequence[Delivery], outcome: Outcome, *, is_probe: bool) -> None:
         now = self._clock.monotonic()
+        was_closed = self._circuit.state is CircuitState.CLOSED
         self._circuit.failed(now, is_probe=is_probe)
+        if was_closed and self._circuit.state is not CircuitState.CLOSED:
+            log.warning("webhook %s: its endpoint seems to be down: %s", self._webhook.name, outcome.reason)
         self.waits_until = max(self.waits_until, now + outcome.wait_seconds)
         # An endpoint that is down for days is probed all the time: that must not use up the attempts.
         counts = not is_probe or outcome.answer is not None

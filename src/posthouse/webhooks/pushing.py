@@ -168,6 +168,10 @@ class Pushing:
             await asyncio.gather(pushed.following, return_exceptions=True)
         await self._end(pushed)
 
+    async def ended(self) -> None:
+        while self._ending:
+            await asyncio.wait(self._ending)
+
     # For operators, and for metrics
 
     def state(self, name: str) -> WebhookState | None:

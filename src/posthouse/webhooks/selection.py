@@ -17,7 +17,8 @@ from posthouse.records.raw import RawRecord, iter_raw
 from posthouse.records.record import body_of
 from posthouse.webhooks.delivery import Header
 
-_MOST_BYTES: Final = 4 * 1024 * 1024
+_MOST_BYTES: Final = 1024 * 1024
+"""Of values in one fetch; more only if one message has more."""
 _TAGS: Final = "TAGS"
 
 

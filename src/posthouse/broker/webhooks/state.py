@@ -74,4 +74,7 @@ class Pusher(Protocol):
 
     async def test(self, name: str) -> Trial: ...
 
+    async def ended(self) -> None:
+        """Return when nothing of deleted webhooks is under way."""
+
     async def stop(self) -> None: ...

@@ -281,6 +281,8 @@ class Webhooks:
         await self._storage.commit([removal(name)])
         del self._webhooks[name]
         self._tell(name)
+        if self._pusher is not None:
+            await self._pusher.ended()
         if webhook.topic is not None and webhook.group in self._subscriptions:
             await self._subscriptions.delete(webhook.group)
 
