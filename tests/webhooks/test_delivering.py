@@ -1,9 +1,11 @@
 """Messages of a topic get to an HTTP server, signed, and none is lost."""
 
 import asyncio
+from itertools import pairwise
 
 import standardwebhooks
 
+from posthouse.broker.webhooks.definition import Retries
 from posthouse.broker.webhooks.secret_texts import shown_secret
 from tests.webhooks.receivers import Received, Reply, pushing_broker, receiver
 from tests.webhooks.scenes import create_topic, headers_of, lag, produce, records, until, webhook
@@ -142,3 +144,19 @@ async def test_a_kept_connection_that_has_ended_is_replaced_at_once() -> None:
         assert [each.headers["posthouse-attempt"] for each in received] == ["1", "1", "1"]
         assert [each.connection for each in received] == [1, 1, 2]
         assert broker.webhooks.state("hook").failed_requests == 0  # type: ignore[union-attr]
+
+
+async def test_the_back_off_is_what_is_documented() -> None:
+    """Between half and the whole of the first delay, doubled each time. The machine may add to it."""
+    first, longest = 0.2, 0.5
+    async with pushing_broker() as started, receiver(lambda _: Reply(status=500)) as endpoint:
+        broker = started.app.broker
+        await create_topic(broker)
+        retries = Retries(max_attempts=4, first_delay_seconds=first, longest_delay_seconds=longest)
+        await broker.webhooks.create(webhook(endpoint.url, retries=retries))
+        await produce(broker, (None, b"1"))
+        await until(lambda: lag(broker) == 0)
+        times = [each.at for each in endpoint.received]
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert len(gaps) == 3
+        assert all(gap >= least / 2 for gap, least in zip(gaps, (0.2, 0.4, 0.5), strict=True)), gaps

@@ -58,7 +58,8 @@ class HttpConnection:
             except (OSError, EOFError) as error:
                 if self._answered:
                     raise Stale from None
-                raise NoAnswer(f"the endpoint ended the connection: {error or 'no answer'}") from None
+                why = f": {error}" if str(error) else ""
+                raise NoAnswer(f"the endpoint ended the connection without an answer{why}") from None
             except h11.ProtocolError as error:
                 raise NoAnswer(f"the endpoint answered what is not HTTP: {error}") from None
             content, is_whole = await self._body(deadline)

@@ -106,3 +106,10 @@ async def test_who_may_not_read_the_topic_may_not_have_it_sent_elsewhere() -> No
             read = {"principal": "User:ann", "operation": "read", "kind": "topic", "name": "orders"}
             answered(await admin.post("/v1/acls", json={"acls": [read]}), 201)
             answered(await ann.post("/v1/webhooks", json=HOOK))
+
+
+async def test_a_broker_on_a_shared_storage_refuses_webhooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        monkeypatch.setattr(broker.app.broker.webhooks, "_is_alone", False)
+        for answer in (await http.get("/v1/webhooks"), await http.post("/v1/webhooks", json=HOOK)):
+            assert "need a broker that is alone" in answered(answer, 400)["detail"]
