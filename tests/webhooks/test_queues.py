@@ -51,6 +51,8 @@ async def test_dead_letters_go_where_those_of_the_queue_go() -> None:
         letter = await dead.get()
         assert letter is not None and letter.body == b"hello"
         assert letter.headers["x-death"][0]["reason"] == "rejected"  # type: ignore[index, call-overload]
+        assert letter.headers["x-webhook-status"] == "500"
+        assert letter.headers["x-webhook-answer"] == "oops"
         assert len(endpoint.received) == 5
         [stored] = await records(broker, "dead")
         headers = headers_of(stored)
@@ -74,6 +76,29 @@ async def test_a_queue_without_a_dead_letter_exchange_loses_nothing() -> None:
         assert dead.value == b"hello"
         assert headers_of(dead)["posthouse.webhook-status"] == "400"
         assert headers_of(dead)["posthouse.webhook-name"] == "hook"
+
+
+async def test_a_queue_with_an_order_by_key_keeps_it_while_requests_fail() -> None:
+    failures = [Reply(status=500), Reply(status=500)]
+
+    def answer(received: Received) -> Reply:
+        return failures.pop() if failures else Reply()
+
+    async with (
+        pushing_broker() as started,
+        receiver(answer) as endpoint,
+        await aio_pika.connect(f"amqp://guest:guest@{started.amqp}/") as connection,
+    ):
+        broker = started.app.broker
+        channel = await connection.channel()
+        await channel.declare_queue("mails", durable=True, arguments={"x-ordered-by-key": True})
+        for number in range(10):
+            message = aio_pika.Message(b"%d" % number)
+            await channel.default_exchange.publish(message, routing_key="mails")
+        await broker.webhooks.create(webhook(endpoint.url, topic=None, queue="mails", ordered=True))
+        await until(lambda: lag(broker) == 0)
+        assert endpoint.bodies == [b"0", b"0", *(b"%d" % number for number in range(10))]
+        assert endpoint.most_in_flight == 1
 
 
 async def test_what_a_queue_cannot_do_is_refused() -> None:

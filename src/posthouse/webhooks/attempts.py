@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from posthouse.broker.queues.record_headers import WEBHOOK
 from posthouse.broker.webhooks.definition import Webhook
 from posthouse.model.clock import Clock
 from posthouse.webhooks.answers import Answer, Verdict
@@ -34,11 +35,11 @@ class Outcome:
     def notes(self, webhook: str, attempts: int) -> list[tuple[bytes, bytes]]:
         """Headers of a dead letter."""
         return [
-            (b"posthouse.webhook-name", webhook.encode()),
-            (b"posthouse.webhook-attempts", b"%d" % attempts),
-            (b"posthouse.webhook-reason", self.reason.encode()),
-            (b"posthouse.webhook-status", b"" if self.status is None else b"%d" % self.status),
-            (b"posthouse.webhook-answer", self.shown_body.encode()),
+            (WEBHOOK + b"name", webhook.encode()),
+            (WEBHOOK + b"attempts", b"%d" % attempts),
+            (WEBHOOK + b"reason", self.reason.encode()),
+            (WEBHOOK + b"status", b"" if self.status is None else b"%d" % self.status),
+            (WEBHOOK + b"answer", self.shown_body.encode()),
         ]
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from posthouse.broker.broker import Broker
 from posthouse.broker.queues.message import Message
 from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.record_headers import WEBHOOK
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.webhooks.definition import Webhook
 from posthouse.model.errors import CorruptBatch, PosthouseError, UnknownQueue
@@ -23,7 +24,6 @@ log = logging.getLogger(__name__)
 
 _BURY_AGAIN_SECONDS: Final = 10.0
 _BEYOND_DELAY_SECONDS: Final = 60.0
-_NOTE: Final = b"posthouse.webhook-"
 
 
 class QueueSource:
@@ -140,4 +140,4 @@ def _without_notes(message: Message) -> list[Header]:
         headers = decode_section(message.headers)
     except CorruptBatch:
         return []
-    return [each for each in headers if not each[0].startswith(_NOTE)]
+    return [each for each in headers if not each[0].startswith(WEBHOOK)]
