@@ -7,15 +7,23 @@ from rich.table import Table
 
 from bench import report
 from bench.scenarios import SCENARIOS, Row
+from bench.webhooks import webhooks
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument(
+        "figures", nargs="?", choices=["webhooks"], help="figures that are not of the page: print them alone"
+    )
     parser.add_argument("--only", choices=sorted(SCENARIOS), action="append", help="run just this one")
     parser.add_argument("--scale", type=float, default=1.0, help="how much data, 1.0 is a full run")
     arguments = parser.parse_args()
     console = Console()
     rows: list[Row] = []
+    if arguments.figures == "webhooks":
+        with console.status("measuring: webhooks …"):
+            _print(console, list(webhooks(arguments.scale)))
+        return
     for name, scenario in SCENARIOS.items():
         if arguments.only and name not in arguments.only:
             continue

@@ -42,6 +42,7 @@ from posthouse.tracing.tracing import check_tracing_installed, tracing_of_enviro
 
 if TYPE_CHECKING:
     from posthouse.protocols.admin.metrics.otlp_metrics import OtlpMetrics
+    from posthouse.webhooks.pushing import Pushing
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +84,7 @@ class App:
         settings = _affordable(loaded.settings, relays=relay is not None)
         clock = clock or SystemClock()
         self.settings = settings
+        self._clock = clock
         cluster = NO_OTHERS if membership is None else membership.usage
         self._gate = Gate(
             clock,
@@ -188,10 +190,17 @@ class App:
             raise
         self._sweep()
         self._loop_delay.start()
+        self.broker.webhooks.start_pushing(self._pushing)
         if self._otlp_metrics is not None:
             self._otlp_metrics.start()
         if self._certificates is not None:
             self._following = asyncio.create_task(self._certificates.follow(_CERTIFICATE_SECONDS))
+
+    def _pushing(self) -> "Pushing":
+        # Only brokers with webhooks need it.
+        from posthouse.webhooks.pushing import Pushing
+
+        return Pushing(self.broker, self.settings, self._clock)
 
     def _sweep(self) -> None:
         """Once a second: close connections that are too slow or hold too much memory."""
@@ -266,6 +275,7 @@ class App:
                 each.listener.abort()
             else:
                 each.listener.close()
+        await self.broker.webhooks.stop_pushing()
         self.broker.wake_readers()
         seconds = _ABORT_SECONDS if at_once else self.settings.shutdown_seconds
         await asyncio.gather(*(each.listener.drained(seconds) for each in self._served))
@@ -284,6 +294,10 @@ def check_app(settings: Settings) -> None:
     Certificates.of(settings)
     if settings.tracing:
         check_tracing_installed()
+    if settings.webhook_ca is not None:
+        from posthouse.webhooks.connecting import check_authorities
+
+        check_authorities(settings.webhook_ca)
     if _wants_otlp_metrics():
         _otlp_metrics_type()
 

@@ -4,6 +4,7 @@ A parser raises ValueError, with a sentence, for a text that is no value of its 
 """
 
 from enum import StrEnum
+from ipaddress import ip_network
 from pathlib import Path
 
 from posthouse.model.address import Address
@@ -49,3 +50,8 @@ def parse_path_or_off(text: str) -> Path | None:
 
 def parse_names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def parse_networks(text: str) -> tuple[str, ...]:
+    """In the notation of CIDR; a single address is a network, too."""
+    return tuple(str(ip_network(name)) for name in parse_names(text))

@@ -29,6 +29,7 @@ from posthouse.setting_values import (
     parse_boolean,
     parse_log_format,
     parse_names,
+    parse_networks,
     parse_path_or_off,
 )
 
@@ -229,6 +230,23 @@ class Settings:
     )
     namespaces: tuple[str, ...] = _setting(
         ("/",), parse_names, "Namespaces (AMQP virtual hosts) besides the default one, separated by commas."
+    )
+    webhook_allow: tuple[str, ...] = _setting(
+        (),
+        parse_networks,
+        "Networks that webhooks may push to although they are not public, such as 10.1.0.0/16, separated by "
+        "commas. Only there may a webhook do without TLS.",
+    )
+    webhook_ca: Path | None = _setting(
+        None,
+        Path,
+        "Certificate authorities, in PEM, that webhooks trust besides those of the system.",
+    )
+    secrets_key_file: Path | None = _setting(
+        None,
+        Path,
+        "File with the key that encrypts the secrets of webhooks: one line with Base64 of 32 bytes. By "
+        "default the broker makes secrets.key in the data directory.",
     )
     max_unacked: int = _setting(
         100_000,

@@ -4,6 +4,7 @@ It knows no protocol. Every produce ends in `append`, every consume starts in `r
 """
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -50,6 +51,7 @@ from posthouse.broker.schedule.entry import Scheduled
 from posthouse.broker.schedule.schedule import Schedule
 from posthouse.broker.schedule.schedules import Schedules
 from posthouse.broker.subscriptions.dead_letters import DeadLetters
+from posthouse.broker.subscriptions.rules import SubscriptionRules
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.telemetry.clients import ClientMetrics
 from posthouse.broker.telemetry.export import MetricsFile
@@ -62,9 +64,12 @@ from posthouse.broker.transaction_scopes import TransactionScopes
 from posthouse.broker.transactions.coordinator import Transactions
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.transactions.transactional_ids import TransactionalIds
+from posthouse.broker.webhooks.group_members import WebhookMembers
+from posthouse.broker.webhooks.secret_keeper import SecretKeeper
+from posthouse.broker.webhooks.webhooks import Webhooks
 from posthouse.model.clock import Clock
 from posthouse.model.errors import OffsetOutOfRange, PosthouseError
-from posthouse.model.ids import PartitionId, TopicId
+from posthouse.model.ids import GroupId, PartitionId, TopicId
 from posthouse.model.scopes import COORDINATOR, GROUPS, HOUSEKEEPING, NAMESPACES, TRANSACTIONS, Scope
 from posthouse.model.topics import Topic
 from posthouse.settings import Settings
@@ -149,7 +154,7 @@ class Broker:
         self.subscriptions = Subscriptions(
             storage,
             clock,
-            self.group_configs.subscription_rules,
+            self._subscription_rules,
             self.wait_for_records,
             self.traffic,
             held_groups,
@@ -233,6 +238,17 @@ class Broker:
             self.create_topics,
             is_alone=self._is_alone,
         )
+        self.webhooks = Webhooks(
+            storage,
+            clock,
+            SecretKeeper(settings, os.urandom),
+            self.topics,
+            self.namespaces,
+            self.subscriptions,
+            self.protocol_members,
+            is_alone=self._is_alone,
+        )
+        self.protocol_members.add(WebhookMembers(self.webhooks))
         self._predeclared = predeclared_exchanges
         self.retention = Retention(storage, self.groups.offsets, self.namespaces.retention, sources)
         self._log_scopes = LogScopes(storage, self.retention, check_seconds=settings.retention_check_seconds)
@@ -312,6 +328,7 @@ class Broker:
                 await self._transaction_scopes.load_all()
                 await self.namespace_scopes.load_all()
                 await self.half_messages.load()
+                self.webhooks.load()
             elif self._storage.awaits_scopes:
                 await self._storage.assign_scopes(await self._imported_scopes())
             self._coordination.load()
@@ -594,6 +611,9 @@ class Broker:
     async def _readers_of(self, topics: Sequence[Topic]) -> Callable[[PartitionId], bool]:
         """Whether groups read these topics."""
         return await self._group_scopes.readers_of(topics)
+
+    def _subscription_rules(self, group: GroupId) -> SubscriptionRules:
+        return self.webhooks.rules(group) or self.group_configs.subscription_rules(group)
 
     def partition(self, topic: Topic, partition: int) -> PartitionId:
         """Raises UnknownPartition if the topic has no partition with this number."""

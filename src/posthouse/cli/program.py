@@ -32,6 +32,7 @@ from posthouse.cli import (
     topics,
     transactions,
     users,
+    webhooks,
 )
 from posthouse.cli.bash_completion import is_asked_by_bash, quoted_output
 from posthouse.cli.invocation import DEFAULT_ADMIN, DEFAULT_BOOTSTRAP, Invocation
@@ -72,6 +73,7 @@ app.add_typer(topics.app, rich_help_panel=_KAFKA)
 app.add_typer(groups.app, rich_help_panel=_KAFKA)
 app.add_typer(transactions.app, rich_help_panel=_KAFKA)
 app.add_typer(half_messages.app, rich_help_panel=_KAFKA)
+app.add_typer(webhooks.app, rich_help_panel=_KAFKA)
 app.add_typer(queues.app, rich_help_panel=_AMQP)
 app.add_typer(routing.exchanges, rich_help_panel=_AMQP)
 app.add_typer(routing.bindings, rich_help_panel=_AMQP)

@@ -75,6 +75,9 @@ class AdminClient(Closable):
     def put(self, path: str, body: Any) -> Any:
         return self._call("PUT", path, {}, body)
 
+    def patch(self, path: str, body: Any) -> Any:
+        return self._call("PATCH", path, {}, body)
+
     def delete(self, path: str, **query: Any) -> Any:
         return self._call("DELETE", path, query, None)
 

@@ -39,6 +39,8 @@ PosthouseError
 │   ├── InvalidAcl
 │   ├── InvalidQuota
 │   ├── InvalidFilter          an expression that selects messages is malformed or too large
+│   ├── InvalidWebhook
+│   ├── WebhookExists
 │   ├── LoginFailed            wrong credentials, or too many connections
 │   └── QueueFull              the queue takes no more messages
 │       └── QueueBlocked       the publisher has to wait for room
@@ -51,6 +53,7 @@ PosthouseError
 │   ├── UnknownExchange
 │   ├── UnknownUser
 │   ├── UnknownAccessKey
+│   ├── UnknownWebhook
 │   └── UnknownQueue
 └── Unavailable                the broker is at fault, or busy; a retry may succeed
     ├── ConcurrentTransaction  the previous transaction is ending
@@ -276,6 +279,14 @@ class InvalidFilter(BadRequest):
         self.found = found
 
 
+class InvalidWebhook(BadRequest):
+    pass
+
+
+class WebhookExists(BadRequest):
+    pass
+
+
 class LoginFailed(BadRequest):
     """Its text must not help a client that guesses passwords."""
 
@@ -329,6 +340,10 @@ class UnknownUser(NotFound):
 
 
 class UnknownAccessKey(NotFound):
+    pass
+
+
+class UnknownWebhook(NotFound):
     pass
 
 

@@ -90,5 +90,6 @@ _OWNERS: dict[Space, _OwnerOf] = {
     Space.SALVAGED: _first(_PARTITION_SIZE),
     Space.ACCESS_KEYS: _of_cluster,
     Space.GROUP_MEMBERS: _whole,
+    Space.WEBHOOKS: _of_cluster,
     Space.DELIVERY_LIMITS: _sized(4),
 }

@@ -46,6 +46,7 @@ class Space(IntEnum):
     """Where the batches begin that recovery has kept without a commit that proves them: by partition."""
     GROUP_MEMBERS = 33
     """Members of groups that move from one broker to another. The next one removes what it has read."""
+    WEBHOOKS = 35
     DELIVERY_LIMITS = 37
     """What operators allow the consumers of queues: by the name of the queue, declared or not."""
 

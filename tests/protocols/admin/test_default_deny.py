@@ -38,6 +38,7 @@ _NAMES = {
     "broker": f"{_SECRET}-broker",
     "scope": "groups%2F00",
     "half_message": "0",
+    "webhook": f"{_SECRET}-webhook",
 }
 _BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "another"},
@@ -47,6 +48,8 @@ _BODIES: dict[str, Any] = {
     "POST /v1/half-messages/commit": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},
     "POST /v1/half-messages/rollback": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},
     "POST /v1/groups/{group}/reset": {"to": "earliest"},
+    "POST /v1/webhooks": {"name": "mine", "topic": f"{_SECRET}-topic", "url": "https://example.org/"},
+    "POST /v1/webhooks/{webhook}/replay": {"since": "earliest"},
     "POST /v1/queues/{namespace}/{queue}/move": {"to": f"{_SECRET}-queue"},
     "POST /v1/acls": {
         "acls": [{"principal": "User:ann", "operation": "all", "kind": "topic", "name": "*"}],

@@ -17,6 +17,7 @@ _TAKE = {"count": 1, "ackmode": "ack_requeue_false", "encoding": "auto"}
 _ACL = {"principal": "User:ann", "operation": "read", "kind": "topic", "name": "t"}
 _BINDING = {"source": "x", "vhost": "/", "destination": "a", "destination_type": "queue", "routing_key": "k"}
 _PATTERNS = {"configure": "^a$", "write": "", "read": ""}
+_WEBHOOK = {"name": "h", "topic": "t", "url": "https://127.0.0.1:1/"}
 _HALF = {"topic": "t", "group": "g", "value": "x"}
 
 _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
@@ -72,6 +73,14 @@ _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("PUT /api/permissions/{vhost}/{user}", {"user": "eve"}, _PATTERNS, "create-acl topic:a"),
     ("DELETE /api/permissions/{vhost}/{user}", {"user": "eve"}, None, "delete-acl topic:a"),
     ("DELETE /api/users/{user}", {"user": "eve"}, None, "delete-credential user:eve"),
+    ("POST /v1/webhooks", {}, _WEBHOOK, "create-webhook topic:t"),
+    ("PATCH /v1/webhooks/{webhook}", {"webhook": "h"}, {"batch": 1}, "change-webhook topic:t"),
+    ("POST /v1/webhooks/{webhook}/pause", {"webhook": "h"}, {}, "pause-webhook topic:t"),
+    ("POST /v1/webhooks/{webhook}/resume", {"webhook": "h"}, None, "resume-webhook topic:t"),
+    ("POST /v1/webhooks/{webhook}/rotate", {"webhook": "h"}, {}, "rotate-webhook topic:t"),
+    ("POST /v1/webhooks/{webhook}/replay", {"webhook": "h"}, {"since": "earliest"}, "replay-webhook topic:t"),
+    ("POST /v1/webhooks/{webhook}/test", {"webhook": "h"}, None, "test-webhook topic:t"),
+    ("DELETE /v1/webhooks/{webhook}", {"webhook": "h"}, None, "delete-webhook topic:t"),
     ("POST /v1/transactions/{id}/abort", {}, None, "abort-transaction transactional-id:tx"),
     (
         "POST /v1/transactions/{id}/commit",

@@ -10,6 +10,9 @@ ROUTING_KEY = b"posthouse.routing-key"
 DEATHS = b"posthouse.deaths"
 """See `dead_letters`."""
 
+WEBHOOK = b"posthouse.webhook-"
+"""Begins the names of headers in which a webhook notes on a dead letter what its endpoint answered last."""
+
 
 def exchange_in(headers: bytes) -> str | None:
     """The exchange that encoded headers name; None where they name none, or cannot be decoded."""

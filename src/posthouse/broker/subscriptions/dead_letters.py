@@ -6,11 +6,12 @@ A broker that ends in between copies them again: a dead letter may be there twic
 
 import asyncio
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from posthouse.broker.subscriptions.batches import raw_records
+from posthouse.broker.subscriptions.leases import Notes
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.model.clock import Clock
 from posthouse.model.errors import DataDamaged, PosthouseError, TopicExists
@@ -70,7 +71,9 @@ class DeadLetters:
         self._create_topics = create_topics
         self._add_record = add_record
 
-    async def copy(self, group: GroupId, partition: PartitionId, offsets: Sequence[int], name: str) -> None:
+    async def copy(
+        self, group: GroupId, partition: PartitionId, rejected: Mapping[int, Notes], name: str
+    ) -> None:
         """Copy records to the topic `name`, which is created if there is none; durable on return. Records
         that retention has deleted are left out, and those of that topic itself: they are there, and copies
         would be copied again and again. Raises Unavailable, and what the topic has against them."""
@@ -78,7 +81,7 @@ class DeadLetters:
         if source.name == name:
             return
         topic = await self._topic(name, source)
-        wanted = sorted(offsets)
+        wanted = sorted(rejected)
         # In rounds: a member may reject more than memory has room for.
         position = max(wanted[0], self._storage.bounds(partition).start)
         while position <= wanted[-1]:
@@ -86,10 +89,16 @@ class DeadLetters:
             if following == position:
                 raise DataDamaged(f"{partition}: offset {position} cannot be read")
             position = following
-            await self._add(group, source, partition, topic, records)
+            await self._add(group, source, partition, topic, records, rejected)
 
     async def _add(
-        self, group: GroupId, source: Topic, partition: PartitionId, topic: Topic, records: list[RawRecord]
+        self,
+        group: GroupId,
+        source: Topic,
+        partition: PartitionId,
+        topic: Topic,
+        records: list[RawRecord],
+        notes: Mapping[int, Notes],
     ) -> None:
         if not records:
             return
@@ -98,7 +107,7 @@ class DeadLetters:
             for record in records:
                 where = (group, source.name, str(partition.index), str(record.offset))
                 named = zip(HEADERS, (each.encode() for each in where), strict=True)
-                headers = encode_section([*named, *decode_section(record.headers)])
+                headers = encode_section([*named, *notes[record.offset], *decode_section(record.headers)])
                 self._add_record(
                     topic, 0, record.key, record.value, headers, self._clock.now_ms(), copies.written
                 )

@@ -1,10 +1,14 @@
 """Leases of records, and acknowledgements of their holders."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import TypeAlias
 
 from posthouse.model.ids import MemberId
+
+Notes: TypeAlias = Sequence[tuple[bytes, bytes]]
+"""Headers of a dead letter, besides those that say where it comes from."""
 
 
 class Verdict(Enum):
@@ -32,12 +36,24 @@ class Acknowledgement:
     """How long RENEW extends the lease; None: as long as a new one."""
     counts: bool = True
     """Whether the delivery counts when the record is ready again by this."""
+    notes: Notes = ()
+    """Headers that rejected records get when they are copied to the dead letters: why."""
 
     def __iter__(self) -> Iterator[tuple[int, Verdict]]:
         if len(self.verdicts) == 1:
             [verdict] = self.verdicts
             return ((offset, verdict) for offset in range(self.first, self.last + 1))
         return iter(zip(range(self.first, self.last + 1), self.verdicts, strict=True))
+
+
+def rejections(acknowledgements: Iterable[Acknowledgement]) -> dict[int, Notes]:
+    """The rejected records, with what their dead letters are to say."""
+    return {
+        offset: each.notes
+        for each in acknowledgements
+        for offset, verdict in each
+        if verdict is Verdict.REJECT
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from posthouse.broker.housekeeping import Housekeeping
 from posthouse.broker.protocol_members import ProtocolMembers
 from posthouse.broker.subscriptions.dead_letters import DeadLetters
 from posthouse.broker.subscriptions.fetching import Fetching, WaitForRecords
-from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict
+from posthouse.broker.subscriptions.leases import Acknowledgement, Verdict, rejections
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.partitions import SubscribedPartitions
 from posthouse.broker.subscriptions.rules import RulesOf
@@ -227,7 +227,7 @@ class Subscriptions:
                 if subscribed.expire(now, rules.terms):
                     self._came_back(group, partition, subscribed)
                 if rules.dead_letters is not None and (
-                    rejected := _rejected(subscribed.check_held(member, acknowledgements))
+                    rejected := rejections(subscribed.check_held(member, acknowledgements))
                 ):
                     subscribed.prolong(member, rejected, now + _COPY_SECONDS)
                     await self._dead_letters.copy(group, partition, rejected, rules.dead_letters)
@@ -405,7 +405,3 @@ class Subscriptions:
                 each(group)
             self._fetching.forget(group)
             await self._partitions.forget_group(group)
-
-
-def _rejected(acknowledgements: Iterable[Acknowledgement]) -> list[int]:
-    return [offset for each in acknowledgements for offset, verdict in each if verdict is Verdict.REJECT]

@@ -33,6 +33,7 @@ from posthouse.protocols.admin.handlers.topic_settings import TOPIC_SETTINGS
 from posthouse.protocols.admin.handlers.topics import TOPICS
 from posthouse.protocols.admin.handlers.transactions import TRANSACTIONS
 from posthouse.protocols.admin.handlers.users import USERS
+from posthouse.protocols.admin.handlers.webhooks import WEBHOOKS
 
 ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *ACLS,
@@ -65,4 +66,5 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *TRANSACTIONS,
     *USERS,
     *ACCESS_KEYS,
+    *WEBHOOKS,
 )

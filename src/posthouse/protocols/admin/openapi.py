@@ -49,6 +49,7 @@ _TAGS: dict[str, str] = {
     "records": "Records of topics.",
     "topics": "Topics, their partitions and settings.",
     "transactions": "Transactions of producers.",
+    "webhooks": "Messages that are pushed to HTTP endpoints.",
 }
 _REFERENCES = "#/components/schemas/{name}"
 

@@ -32,6 +32,7 @@ from posthouse.model.errors import (
     StorageFull,
     TopicExists,
     Unavailable,
+    WebhookExists,
 )
 from posthouse.protocols.admin.response import Response
 
@@ -42,6 +43,7 @@ _STATUS: tuple[tuple[type[PosthouseError], int], ...] = (
     (AccessRefused, 403),
     (TopicExists, 409),
     (AccessKeyExists, 409),
+    (WebhookExists, 409),
     (DefinitionMismatch, 409),
     (GroupNotEmpty, 409),
     (InUse, 409),

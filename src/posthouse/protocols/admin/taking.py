@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.subscriptions.fetching import Taken, Wish
+from posthouse.broker.subscriptions.wishes import Taken, Wish
 from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.ids import GroupId, MemberId, PartitionId
 from posthouse.model.topics import Topic

@@ -14,6 +14,7 @@ from posthouse.protocols.admin.metrics import (
     requests,
     storage,
     topics,
+    webhooks,
 )
 from posthouse.protocols.admin.metrics.family import Family, gauge
 from posthouse.protocols.admin.metrics.groups import GroupMetrics
@@ -38,6 +39,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     *topics.FAMILIES,
     *groups.FAMILIES,
     *queues.FAMILIES,
+    *webhooks.FAMILIES,
     SUMMED,
 )
 """Every metric that there is."""
@@ -74,6 +76,7 @@ class MetricsCollector:
                 summed |= await part.collect(samples)
             yield samples
         samples = Samples()
+        await webhooks.collect(backend.broker, samples)
         for kind, count in summed.items():
             samples.add(SUMMED, count, kind)
         yield samples

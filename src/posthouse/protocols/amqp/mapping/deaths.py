@@ -6,6 +6,7 @@ key. Entries that a publisher told of have only what it told; those of older bro
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from posthouse.protocols.amqp.codec.tables import Table, Timestamp
@@ -15,10 +16,12 @@ from posthouse.protocols.amqp.mapping.errors import PropertyError
 from posthouse.protocols.amqp.mapping.properties import Properties, parse
 
 _DEATHS = "x-death"
+_NO_ANSWERS: Mapping[str, str] = {}
 
 
-def with_deaths(properties: bytes, note: bytes) -> bytes:
-    """Unchanged where `properties` or the note cannot be decoded: Kafka producers may write any headers."""
+def with_deaths(properties: bytes, note: bytes, answers: Mapping[str, str] = _NO_ANSWERS) -> bytes:
+    """`answers` are further headers: what a webhook noted. Unchanged where `properties` or the note cannot be
+    decoded: Kafka producers may write any headers."""
     try:
         deaths = json.loads(note)
         published = parse(properties)
@@ -31,6 +34,7 @@ def with_deaths(properties: bytes, note: bytes) -> bytes:
         if _DEATHS not in published.headers:
             headers |= _death_headers("first", _first(entries))
         headers |= _death_headers("last", entries[0])
+        headers |= answers
         return without_expiration(set_headers(properties, headers))
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError, AttributeError, PropertyError):
         return properties

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple, TypeGuard
 
+from posthouse.broker.queues.record_headers import WEBHOOK
 from posthouse.model.errors import CorruptBatch
 from posthouse.protocols.amqp.codec.tables import MAX_NAME, MalformedTable, check_table, encode_entry
 from posthouse.protocols.amqp.mapping.deaths import with_deaths
@@ -65,7 +66,18 @@ def _read_all(headers: Sequence[tuple[bytes, bytes | None]]) -> Delivery | Unpla
     if not _is_name(exchange) or not _is_sound(properties):
         properties = _table_of(headers)
         return Unplaced(properties if note is None else with_deaths(properties, note), True)
-    return Delivery(exchange, properties) if note is None else Unplaced(with_deaths(properties, note), False)
+    if note is None:
+        return Delivery(exchange, properties)
+    return Unplaced(with_deaths(properties, note, _answers(headers)), False)
+
+
+def _answers(headers: Iterable[tuple[bytes, bytes | None]]) -> dict[str, str]:
+    """What a webhook has noted on its dead letter, as x-webhook-status and so on."""
+    return {
+        "x-webhook-" + name[len(WEBHOOK) :].decode(errors="replace"): value.decode(errors="replace")
+        for name, value in headers
+        if value and name.startswith(WEBHOOK) and len(name) < MAX_NAME
+    }
 
 
 def _is_name(exchange: bytes | None) -> TypeGuard[bytes]:

@@ -1,0 +1,143 @@
+"""The messages of a queue, as one of its consumers.
+
+Dead letters go where those of the queue go. A queue without a dead-letter exchange would drop them: they are
+copied to the topic of the webhook's dead letters before they count as settled.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from posthouse.broker.broker import Broker
+from posthouse.broker.queues.message import Message
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.queues.record_headers import WEBHOOK
+from posthouse.broker.topics import NewTopic
+from posthouse.broker.webhooks.definition import Webhook
+from posthouse.model.errors import CorruptBatch, PosthouseError, UnknownQueue
+from posthouse.model.topics import Topic
+from posthouse.records.header_section import decode_section, encode_section
+from posthouse.webhooks.delivery import Delivery, Header
+
+log = logging.getLogger(__name__)
+
+_BURY_AGAIN_SECONDS: Final = 10.0
+_BEYOND_DELAY_SECONDS: Final = 60.0
+
+
+class QueueSource:
+    """Owned by the event loop."""
+
+    def __init__(self, broker: Broker, webhook: Webhook) -> None:
+        self._broker = broker
+        self._webhook = webhook
+        self._held: dict[Delivery, tuple[Queue, Message]] = {}
+        self._burials: set[asyncio.Task[None]] = set()
+
+    async def take(self, most: int, seconds: float, lock_seconds: float) -> list[Delivery]:
+        queue = self._broker.webhooks.queue(self._webhook)
+        if queue is None:
+            raise UnknownQueue(f"there is no queue {self._webhook.queue!r}")
+        messages = await queue.poll(most, seconds, lease_seconds=lock_seconds)
+        deliveries = [_delivery(each) for each in messages]
+        self._held |= {each: (queue, message) for each, message in zip(deliveries, messages, strict=True)}
+        return deliveries
+
+    def delivered(self, deliveries: Sequence[Delivery]) -> None:
+        for each in deliveries:
+            queue, message = self._held.pop(each)
+            queue.ack([message])
+
+    def retry(self, deliveries: Sequence[Delivery], seconds: float, *, counts: bool) -> None:
+        for each in deliveries:
+            queue, message = self._held.pop(each)
+            queue.extend([message], seconds + _BEYOND_DELAY_SECONDS)
+            queue.release([message], count=counts, delay_ms=int(seconds * 1000))
+
+    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+        for each in deliveries:
+            queue, message = self._held.pop(each)
+            queue.release([message], count=False)
+
+    def bury(self, delivery: Delivery, notes: Sequence[tuple[bytes, bytes]]) -> None:
+        queue, message = self._held.pop(delivery)
+        burial = asyncio.create_task(self._bury(queue, message, notes))
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+
+    async def _bury(self, queue: Queue, message: Message, notes: Sequence[tuple[bytes, bytes]]) -> None:
+        headers = encode_section([*_without_notes(message), *notes])
+        if queue.definition.dead_letter_exchange is not None:
+            message.headers = headers
+            queue.reject([message])
+            return
+        queue.extend([message], _BEYOND_DELAY_SECONDS)
+        try:
+            await self._copied(message, headers)
+        except PosthouseError as error:
+            log.error(
+                "webhook %s: a message of %s cannot be made a dead letter, it comes again: %s",
+                *(self._webhook.name, queue, error),
+            )
+            queue.release([message], count=False, delay_ms=int(_BURY_AGAIN_SECONDS * 1000))
+        else:
+            queue.ack([message])
+
+    async def _copied(self, message: Message, headers: bytes) -> None:
+        topic = await self._dead_letters()
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def told(result: int | PosthouseError) -> None:
+            if written.done():
+                return
+            if isinstance(result, PosthouseError):
+                written.set_exception(result)
+            else:
+                written.set_result(None)
+
+        now = self._broker.now_ms()
+        self._broker.record_waves.add(topic, 0, message.key, message.value or b"", headers, now, told)
+        await written
+
+    async def _dead_letters(self) -> Topic:
+        name = self._webhook.dead_letters
+        topic = self._broker.topics.find(name)
+        if topic is not None:
+            return topic
+        [created] = await self._broker.create_topics([NewTopic(name=name, partitions=1, overrides={})])
+        if isinstance(created, PosthouseError):
+            raise created
+        return created
+
+    async def close(self) -> None:
+        while self._burials:
+            await asyncio.wait(self._burials)
+            await asyncio.sleep(0)  # for the callbacks
+
+
+def _delivery(message: Message) -> Delivery:
+    """By its position in the queue: a message that was put aside has another place in the log."""
+    try:
+        headers: Sequence[Header] = decode_section(message.headers)
+    except CorruptBatch:
+        headers = ()  # as their producer wrote them; the value is pushed all the same
+    return Delivery(
+        place=message.lane.log,
+        offset=message.position,
+        topic=message.topic,
+        key=message.key,
+        value=message.value or b"",
+        headers=headers,
+        timestamp=message.timestamp,
+        attempt=message.deliveries + 1,
+    )
+
+
+def _without_notes(message: Message) -> list[Header]:
+    """Of a message that died before, and was moved back."""
+    try:
+        headers = decode_section(message.headers)
+    except CorruptBatch:
+        return []
+    return [each for each in headers if not each[0].startswith(WEBHOOK)]
