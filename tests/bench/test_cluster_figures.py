@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from bench.cluster import __main__ as program
 from bench.cluster.clusters import Spread
-from bench.cluster.cpu import CpuSeconds, Kind, _of_tree
+from bench.cluster.cpu import CpuSeconds, Kind
 from bench.cluster.group_members import by_broker, group_name
 from bench.cluster.loads import Requests, rotated
 from bench.cluster.model import Measured, limit, predicted
 from bench.cluster.spread_loads import _parts
 from bench.cluster.steady import Sample, latencies, within
+from bench.cpu_times import cpu_of_tree
 from bench.scale.figures import Row
 
 COSTS = {Kind.BROKERS: 4.0, Kind.DATABASE: 1.0, Kind.OBJECTS: 2.0, Kind.CLIENTS: 1.0}
@@ -65,11 +66,11 @@ def _burn(seconds: float) -> None:
 
 def test_cpu_time_of_a_process_has_that_of_its_children() -> None:
     """Also of those that have ended: PostgreSQL has a process for each connection."""
-    before = _of_tree(os.getpid())
+    before = cpu_of_tree(os.getpid())
     child = multiprocessing.get_context("fork").Process(target=_burn, args=(0.1,))
     child.start()
     child.join()
-    assert _of_tree(os.getpid()) - before >= 0.09
+    assert cpu_of_tree(os.getpid()) - before >= 0.09
 
 
 @given(
