@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 
 from bench.cluster import __main__ as program
 from bench.cluster.clusters import Spread
-from bench.cluster.cpu import CpuSeconds, Kind, cpu_of_tree
+from bench.cluster.cpu import CpuSeconds, Kind
 from bench.cluster.group_members import by_broker, group_name
 from bench.cluster.loads import Requests, rotated
 from bench.cluster.model import Measured, limit, predicted
 from bench.cluster.spread_loads import _parts
 from bench.cluster.steady import Sample, latencies, within
+from bench.cpu_times import cpu_of_tree
 from bench.scale.figures import Row
 
 COSTS = {Kind.BROKERS: 4.0, Kind.DATABASE: 1.0, Kind.OBJECTS: 2.0, Kind.CLIENTS: 1.0}
