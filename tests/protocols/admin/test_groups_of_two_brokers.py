@@ -1,5 +1,6 @@
 """Groups by HTTP, where two brokers coordinate them: calls reach the right one, and lists have all."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.funnel.limits import DeliveryLimits
 from posthouse.broker.groups.committing import NewOffset
 from posthouse.broker.groups.membership import MemberIdentity
 from posthouse.broker.topics import NewTopic
@@ -256,3 +258,18 @@ def _page(*names: str, next: str | None = None) -> Page[GroupSummary]:
 def test_pages_are_merged(pages: list[Page[GroupSummary]], names: list[str], next: str | None) -> None:
     found = LISTED.merged(pages, Paging(limit=2))
     assert ([each.name for each in found.items], found.next) == (names, next)
+
+
+async def test_limits_of_a_group_of_the_other_broker_apply_there(
+    brokers: TwoBrokers, http: httpx.AsyncClient
+) -> None:
+    """They are settings, which the coordinator stores; the other broker follows."""
+    await brokers.member.broker.subscriptions.create(GroupId(THERE))
+    answered(await http.put(f"/v1/groups/{THERE}/limits", json={"rate": 20, "concurrency": 3}), 204)
+    limiters = brokers.member.broker.group_limiters
+    async with asyncio.timeout(30):
+        while (limiter := limiters.of(GroupId(THERE))) is None:
+            await brokers.member.broker.refresh_definitions()
+    assert limiter.limiter.limits == DeliveryLimits(rate=20, concurrency=3)
+    limits = answered(await http.get(f"/v1/groups/{THERE}"))["limits"]
+    assert (limits["rate"], limits["concurrency"], limits["applies"]) == (20, 3, True)

@@ -15,6 +15,8 @@ import pytest
 from posthouse.app import App
 from posthouse.broker.access.acls import Acl
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.broker.funnel.limits import UNLIMITED, DeliveryLimits
+from posthouse.broker.queues.queue import Queue
 from posthouse.broker.topics import NewTopic
 from posthouse.model.brokers import ClusterView
 from posthouse.model.scopes import GROUPS, NAMESPACES, Scope, scope_of_namespace
@@ -119,6 +121,18 @@ async def _without_holder(brokers: TwoBrokers) -> None:
 
 
 # The JSON API
+
+
+async def test_limits_of_a_queue_of_the_other_broker(brokers: TwoBrokers, http: httpx.AsyncClient) -> None:
+    await _declare(http, THERE, "mails")
+    path = f"/v1/queues/{_path(THERE, 'mails')}"
+    answered(await http.put(f"{path}/limits", json={"rate": 20, "concurrency": 3}), 204)
+    queue = brokers.member.broker.namespaces.get(THERE).queues["mails"]
+    assert isinstance(queue, Queue)
+    assert queue.limits == DeliveryLimits(rate=20, concurrency=3)
+    assert answered(await http.get(path))["limits"]["concurrency"] == 3
+    answered(await http.delete(f"{path}/limits"), 204)
+    assert queue.limits == UNLIMITED
 
 
 async def test_a_queue_of_the_other_broker(brokers: TwoBrokers, http: httpx.AsyncClient) -> None:
