@@ -174,6 +174,7 @@ class RecordStream:
         for number, offset in self._places.items():
             end = self._broker.bounds(self._topic, number).stable
             if end > offset:
+                await asyncio.sleep(0)
                 return
             seen.append((self._topic.partition(number), end))
         await self._broker.wait_for_records(seen, 1, max(seconds, 0.0), stable_only=True)
