@@ -26,6 +26,7 @@ from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers
 from posthouse.protocols.admin.paging import Page, Paging
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.membership import Membership
+from posthouse.records.record import iter_records
 from posthouse.settings import Authentication
 from tests.protocols.admin.clients import answered
 from tests.protocols.kafka.members import COORDINATOR, OWN
@@ -83,6 +84,30 @@ async def test_records_for_a_topic_that_feeds_queues_go_to_the_broker_of_the_que
     trimmed = await http.post(f"/v1/topics/{name}/trim", json={})
     assert (trimmed.status_code, trimmed.json()["partitions"][0]["start"]) == (200, 1), trimmed.text
     assert (await http.post("/v1/topics/unknown/records", json=record)).status_code == 404
+
+
+async def test_values_and_idempotency_keys_go_there_as_they_are(
+    brokers: TwoBrokers, http: httpx.AsyncClient
+) -> None:
+    await _declare(http, THERE, "q")
+    member = brokers.member.broker
+    namespace = member.namespaces.get(THERE)
+    name = namespace.topic_of("q")
+    await member.create_topics([NewTopic(name=name, partitions=1)])
+    headers = {"content-type": "image/png", "posthouse-header-trace": "7", "idempotency-key": "k"}
+    path = f"/v1/topics/{name}/records"
+    first, again = [await http.post(path, content=b"\xff", headers=headers) for _ in range(2)]
+    assert (first.status_code, again.json()) == (200, first.json() | {"repeated": True}), first.text
+    assert (await http.post(path, content=b"\xfe", headers=headers)).status_code == 422
+    assert namespace.queues["q"].message_count == 1
+    event = {f"ce-{each}": "1.0" for each in ("specversion", "id", "source", "type")}
+    assert (await http.post(path, content=b"{}", headers=event)).status_code == 200
+    headers_of: list[dict[str, bytes | None]] = []
+    for offset in range(2):
+        read = await member.read(member.topic(name), 0, offset, 1)
+        headers_of += [dict(record.headers) for record in iter_records(read.data)]
+    assert headers_of[0] == {"trace": b"7", "content-type": b"image/png"}
+    assert headers_of[1] == {f"ce_{each}": b"1.0" for each in ("specversion", "id", "source", "type")}
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ place: what is sent next is read when the client has taken what was sent before.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -80,7 +80,7 @@ class RecordStream:
         self._may_read = may_read
         self._charge = charge
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
         yield b"retry: %d\nid: %s\n\n" % (_RETRY_MS, self._id())
         loop = asyncio.get_running_loop()
         sent = loop.time()
@@ -174,6 +174,7 @@ class RecordStream:
         for number, offset in self._places.items():
             end = self._broker.bounds(self._topic, number).stable
             if end > offset:
+                await asyncio.sleep(0)
                 return
             seen.append((self._topic.partition(number), end))
         await self._broker.wait_for_records(seen, 1, max(seconds, 0.0), stable_only=True)

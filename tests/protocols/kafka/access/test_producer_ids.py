@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.transactions.producer_ids import FIRST_BOUND
+from posthouse.broker.transactions.producer_ids import FIRST_BOUND, FIRST_KEYED
 from posthouse.protocols.kafka.codec.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,
@@ -69,6 +69,13 @@ async def test_nobody_takes_an_id_before_it_is_given_out(broker: AsyncBroker) ->
             guessed = seen + (ahead << 24)
             assert await code(mallory, broker, batch_of(guessed, epoch=32_767)) == FOREIGN
             assert await code(victim, broker, batch_of(await new_producer(victim))) == TAKEN
+
+
+@pytest.mark.parametrize("id", [FIRST_KEYED, FIRST_KEYED + 4711, FIRST_BOUND - 1])
+async def test_ids_of_idempotency_keys_are_no_clients(broker: AsyncBroker, id: int) -> None:
+    async with connected(broker, "victim") as wire:
+        assert await code(wire, broker, batch_of(id)) == FOREIGN
+        assert await code(wire, broker, batch_of(FIRST_KEYED - 1)) == TAKEN, "from a time without logins"
 
 
 async def test_an_epoch_that_a_client_raised_by_itself(broker: AsyncBroker) -> None:

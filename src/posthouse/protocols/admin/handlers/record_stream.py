@@ -1,6 +1,7 @@
 """Records of a topic as server-sent events."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
@@ -122,8 +123,9 @@ async def _events(context: CallContext, stream: RecordStream) -> AsyncIterator[b
     except Problem:
         return  # other streams of the owner have begun since the request was answered
     with context.kept.streams.entered(context.owner):
-        async for chunk in stream.events():
-            yield chunk
+        async with aclosing(stream.events()) as events:
+            async for chunk in events:
+                yield chunk
 
 
 RECORD_STREAM: Final = Endpoint(
