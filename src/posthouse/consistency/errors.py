@@ -1,4 +1,4 @@
-"""Errors of outbox and inbox. Every message is one sentence that says what to do.
+"""Errors of this package. Every message is one sentence that says what to do.
 
 ConsistencyError
 ├── BadMessage             what is to be published, or its id, cannot be
@@ -9,7 +9,8 @@ ConsistencyError
 ├── BadDatabase            the URL, or what is there
 │   └── NoTables           'posthouse outbox init' was not run there
 ├── LeaseLost              another relay has taken the shard
-└── BrokerAhead            the broker has batches that the database does not know
+├── BrokerAhead            the broker has batches that the database does not know
+└── DecidedOtherwise       a half message was decided by a check, and not as its transaction was
 """
 
 
@@ -50,4 +51,8 @@ class LeaseLost(ConsistencyError):
 
 
 class BrokerAhead(ConsistencyError):
+    pass
+
+
+class DecidedOtherwise(ConsistencyError):
     pass

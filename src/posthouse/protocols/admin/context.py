@@ -12,6 +12,7 @@ from posthouse.broker.broker import Broker
 from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
+from posthouse.protocols.admin.half_checks import HalfChecks
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
@@ -35,6 +36,7 @@ class Kept:
     rates: Rates
     schemas: Schemas
     traffic: TrafficTotals
+    half_checks: HalfChecks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
+from posthouse.protocols.admin.half_checks import HalfChecks
 from posthouse.protocols.admin.handlers.metrics import metrics_route
 from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
@@ -19,7 +20,14 @@ from posthouse.protocols.front_end import Backend
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
     broker = backend.broker
-    kept = Kept(rates=Rates(broker.namespaces), schemas=Schemas(), traffic=TrafficTotals(broker))
+    half_checks = HalfChecks(broker.half_messages)
+    broker.half_messages.ask_by(half_checks.ask)
+    kept = Kept(
+        rates=Rates(broker.namespaces),
+        schemas=Schemas(),
+        traffic=TrafficTotals(broker),
+        half_checks=half_checks,
+    )
     sees_all = broker.access.guard(None, "", ADMIN.name)
 
     def event_sources(hub: EventHub) -> Mapping[str, EventSource]:
