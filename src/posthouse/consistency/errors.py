@@ -10,7 +10,9 @@ ConsistencyError
 │   └── NoTables           'posthouse outbox init' was not run there
 ├── LeaseLost              another relay has taken the shard
 ├── BrokerAhead            the broker has batches that the database does not know
-└── DecidedOtherwise       a half message was decided by a check, and not as its transaction was
+├── DecidedOtherwise       a half message was decided by a check, and not as its transaction was
+├── BadSaga                steps, names or topics of a saga that cannot be
+└── Superseded             another runner has the sagas of a partition
 """
 
 
@@ -55,4 +57,12 @@ class BrokerAhead(ConsistencyError):
 
 
 class DecidedOtherwise(ConsistencyError):
+    pass
+
+
+class BadSaga(ConsistencyError):
+    pass
+
+
+class Superseded(ConsistencyError):
     pass

@@ -18,6 +18,7 @@ from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
+from posthouse.protocols.admin.saga_states import SagaStates
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
@@ -37,6 +38,7 @@ class Kept:
     schemas: Schemas
     traffic: TrafficTotals
     half_checks: HalfChecks
+    sagas: SagaStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

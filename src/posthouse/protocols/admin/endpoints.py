@@ -11,6 +11,7 @@ from posthouse.protocols.admin.handlers.bindings import BINDINGS
 from posthouse.protocols.admin.handlers.brokers import BROKERS
 from posthouse.protocols.admin.handlers.cluster import CLUSTER
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
+from posthouse.protocols.admin.handlers.delayed_records import DELAYED_RECORDS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
 from posthouse.protocols.admin.handlers.exchanges import EXCHANGES
@@ -23,6 +24,7 @@ from posthouse.protocols.admin.handlers.queue_messages import QUEUE_MESSAGES
 from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
 from posthouse.protocols.admin.handlers.records import RECORDS
+from posthouse.protocols.admin.handlers.sagas import SAGAS
 from posthouse.protocols.admin.handlers.settings import SETTINGS
 from posthouse.protocols.admin.handlers.storage import STORAGE
 from posthouse.protocols.admin.handlers.topic_settings import TOPIC_SETTINGS
@@ -50,6 +52,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     *QUEUE_MESSAGES,
     *QUOTAS,
     *RECORDS,
+    DELAYED_RECORDS,
+    *SAGAS,
     SETTINGS,
     STORAGE,
     *TOPICS,

@@ -14,6 +14,7 @@ from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
+from posthouse.protocols.admin.saga_states import SagaStates
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.front_end import Backend
 
@@ -27,6 +28,7 @@ def new_dispatcher(backend: Backend) -> RequestDispatcher:
         schemas=Schemas(),
         traffic=TrafficTotals(broker),
         half_checks=half_checks,
+        sagas=SagaStates(),
     )
     sees_all = broker.access.guard(None, "", ADMIN.name)
 
