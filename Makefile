@@ -166,8 +166,9 @@ test-databases: $(BIN)/.dev postgres mariadb  ## outbox and inbox on PostgreSQL,
 test-long: $(BIN)/.dev postgres iproute  ## what takes too long for make test: Spark on sessions and clusters of all kinds, more kills
 	POSTHOUSE_LONG=1 $(BIN)/pytest -n 2 --dist loadgroup --durations 15 -m long
 
-test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers; fetches 200 MB the first time
-	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/cluster/test_survival.py \
+test-java: $(BIN)/.dev postgres  ## Kafka Streams and Connect, RocketMQ's clients, Java clients of two brokers, a relay to a real Kafka; fetches 300 MB the first time
+	POSTHOUSE_JAVA=1 $(BIN)/pytest tests/java tests/clients/rocketmq tests/consistency/test_relay_to_kafka.py \
+		tests/cluster/test_survival.py \
 		tests/cluster/test_racks.py
 
 SPARK_TESTS :=

@@ -6,7 +6,7 @@ import sys
 
 from bench.queues.peers import Absent, rabbitmq
 
-TESTS = ("tests/protocols/amqp/as_rabbitmq", "tests/clients/amqp")
+TESTS = ("tests/protocols/amqp/as_rabbitmq", "tests/clients/amqp", "tests/consistency/test_relay_to_amqp.py")
 
 
 def main(arguments: list[str]) -> int:

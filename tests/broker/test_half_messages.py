@@ -352,6 +352,45 @@ async def test_without_producers_a_message_is_parked_after_three_days(clock: Man
         assert await values(rig, rig.broker.topic(PARKED_TOPIC)) == [b"v"]
 
 
+async def test_a_producer_that_comes_is_asked_at_once(clock: ManualClock) -> None:
+    """About what was due before, and about nothing twice."""
+    asked: list[int] = []
+    is_there = False
+
+    def ask(id: int, message: HalfMessage) -> bool:
+        if is_there:
+            asked.append(id)
+        return is_there
+
+    async with running(clock=clock) as rig:
+        half_messages = rig.broker.half_messages
+        half_messages.ask_by(ask)
+        topic = await new_topic(rig)
+        due, decided = await prepare(rig, topic, b"1"), await prepare(rig, topic, b"2")
+        later = await prepare(rig, topic, b"3", first_check_seconds=60)
+        clock.advance(6)
+        await half_messages.check()
+        await decide(rig, decided, commit=True)
+        is_there = True
+        half_messages.producer_came("another group")
+        await half_messages.check()
+        assert asked == []
+        half_messages.producer_came("g")
+        await half_messages.check()
+        assert asked == [due]
+        half_messages.producer_came("g")
+        clock.advance(CHECK_SECONDS - 1)
+        await half_messages.check()
+        assert asked == [due], "the next check is 30 s after the one before"
+        clock.advance(1)
+        await half_messages.check()
+        assert asked == [due, due]
+        clock.advance(60)
+        await half_messages.check()
+        assert sorted(asked) == [due, due, due, later]
+        assert half_messages._checks._unasked == {}
+
+
 async def test_a_commit_that_fails_leaves_it_undecided(
     clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

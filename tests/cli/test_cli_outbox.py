@@ -44,6 +44,21 @@ def status(url: str, *more: str) -> Any:
     return json.loads(inside("outbox", "status", "--database", url, "--json", *more).stdout)
 
 
+def test_to_another_broker(made: str, path: Path, kafka: str, topic: str) -> None:
+    with Client(kafka) as client:
+        client.create_topic(topic)
+        publish(path, topic, "1", "2")
+        done = inside("outbox", "relay", "--database", made, "--once", "--to", f"kafka://{kafka}")
+        assert (done.returncode, done.stderr) == (0, "sent 2 messages\n")
+        assert [message.value for message in client.messages(topic)] == [b"1", b"2"]
+
+
+def test_a_target_that_is_none(made: str) -> None:
+    done = inside("outbox", "relay", "--database", made, "--to", "ftp://user:secret@host")
+    sentence = one_sentence(done, 2)
+    assert "no target of a relay" in sentence and "secret" not in sentence
+
+
 def test_from_nothing_to_a_topic(made: str, path: Path, kafka: str, topic: str) -> None:
     publish(path, topic, "1", "2")
     assert status(made)["due"] == 2
@@ -165,4 +180,4 @@ def test_misuse(arguments: tuple[str, ...], status: int, sentence: str) -> None:
 
 def test_a_database_without_tables(path: Path) -> None:
     done = posthouse("outbox", "status", "--database", f"sqlite:///{path}")
-    assert "make its tables with 'posthouse outbox init" in one_sentence(done, 1)
+    assert "make its tables with 'posthouse outbox init" in one_sentence(done, 2)

@@ -11,7 +11,7 @@ from posthouse.consistency import Outbox
 from posthouse.consistency.databases import Database, open_database
 from posthouse.consistency.log_target import LogTarget
 from posthouse.consistency.outbox_table import Batch, OutboxMessage, OutboxTable
-from posthouse.consistency.relay import Counts, Relay
+from posthouse.consistency.relay import Counts, Relay, Target
 from posthouse.consistency.relaying import Relaying
 from posthouse.testing import ThreadBroker
 from tests.consistency.applications import plain_connection
@@ -39,7 +39,7 @@ class Killed(BaseException):
 class DyingTarget:
     """Dies before or after a batch is in the log."""
 
-    def __init__(self, target: LogTarget, dies: str | None) -> None:
+    def __init__(self, target: Target, dies: str | None) -> None:
         self._target = target
         self._dies = dies
 

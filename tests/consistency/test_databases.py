@@ -10,7 +10,8 @@ from posthouse.consistency import log_target
 from posthouse.consistency.databases import Database, open_database
 from posthouse.consistency.dialects import now_ms
 from posthouse.consistency.errors import BadDatabase
-from posthouse.consistency.log_target import LogTarget, is_about_messages
+from posthouse.consistency.log_target import LogTarget
+from posthouse.consistency.refusals import is_about_messages
 from posthouse.consistency.relay import Counts, Relay
 from posthouse.records.partitioner import partition_of
 from posthouse.testing import ThreadBroker

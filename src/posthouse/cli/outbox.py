@@ -17,7 +17,10 @@ from posthouse.cli.options import Bootstrap, Json, invocation_of
 from posthouse.cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from posthouse.consistency.amqp_target import AmqpTarget
     from posthouse.consistency.databases import Database
+    from posthouse.consistency.kafka_target import KafkaTarget
+    from posthouse.consistency.log_target import LogTarget
     from posthouse.consistency.outbox_table import OutboxTable
 
 app = typer.Typer(
@@ -69,6 +72,15 @@ Poll = Annotated[
         help="How often to look for new messages. PostgreSQL tells of them at once.",
     ),
 ]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="URL",
+        envvar="POSTHOUSE_OUTBOX_TO",
+        help="Where to send them, if not to Posthouse: kafka://HOST:PORT, or amqp://USER:PASSWORD@HOST/VHOST.",
+    ),
+]
 Retry = Annotated[
     bool, typer.Option("--retry", metavar="", help="Try the messages again that were set aside.")
 ]
@@ -102,25 +114,27 @@ def init(
 
 @app.command(
     epilog="`posthouse outbox relay --database postgresql://app@localhost/shop`\n\n"
-    "`posthouse outbox relay --database sqlite:///shop.db --once`"
+    "`posthouse outbox relay --database sqlite:///shop.db --once`\n\n"
+    "`posthouse outbox relay --database sqlite:///shop.db --to kafka://localhost:9092`"
 )
 def relay(
     context: typer.Context,
     database: DatabaseUrl,
+    to: To = None,
     once: Once = False,
     poll_seconds: Poll = 1.0,
     bootstrap: Bootstrap = None,
 ) -> None:
     """Send the messages of an outbox to their topics: each once, and those of one key in order.
 
-    Any number of relays may run for one database, and any of them may be killed at any moment.
+    Any number of relays may run for one database, and any of them may be killed at any moment. With
+    `--to amqp://…` a message may come again after that.
     """
-    from posthouse.consistency.log_target import LogTarget
     from posthouse.consistency.relaying import Relaying
 
-    invocation = invocation_of(context, bootstrap)
+    target, place = _target(context, bootstrap, to)
     owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
-    with closing(LogTarget(invocation.kafka_address, security=invocation.security())) as target:
+    with closing(target):
         relaying = Relaying(lambda: _opened(database), target, owner, poll_seconds=poll_seconds)
         if once:
             relaying.once()
@@ -137,7 +151,7 @@ def relay(
             _table(opened).check()
         signal.signal(signal.SIGTERM, lambda *_: relaying.stop.set())
         signal.signal(signal.SIGINT, lambda *_: relaying.stop.set())
-        say(f"relaying to {invocation.kafka_address}; Ctrl-C ends it")
+        say(f"relaying to {place}; Ctrl-C ends it")
         relaying.run()
         say(f"sent {counted(relaying.counts.sent, 'message')}")
 
@@ -189,6 +203,19 @@ def _one_of(choices: type[StrEnum], given: str, option: str) -> str:
     if given not in list(choices):
         raise typer.BadParameter(f"{given!r} is none of {', '.join(choices)}", param_hint=option)
     return given
+
+
+def _target(
+    context: typer.Context, bootstrap: str | None, url: str | None
+) -> tuple[LogTarget | KafkaTarget | AmqpTarget, str]:
+    """And how people call it."""
+    from posthouse.consistency.log_target import LogTarget
+    from posthouse.consistency.target_urls import open_target, shown
+
+    if url is not None:
+        return open_target(url), shown(url)
+    invocation = invocation_of(context, bootstrap)
+    return LogTarget(invocation.kafka_address, security=invocation.security()), invocation.kafka_address
 
 
 def _opened(url: str) -> Database:

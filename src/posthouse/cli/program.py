@@ -26,6 +26,7 @@ from posthouse.cli import (
     queues,
     quotas,
     routing,
+    sagas,
     serve_command,
     status,
     storage,
@@ -84,6 +85,7 @@ app.add_typer(log.app, rich_help_panel=_MORE)
 app.add_typer(storage.app, rich_help_panel=_MORE)
 app.add_typer(archive.app, rich_help_panel=_MORE)
 app.add_typer(outbox.app, rich_help_panel=_APPLICATIONS)
+app.add_typer(sagas.app, rich_help_panel=_APPLICATIONS)
 app.add_typer(pipeline.app, rich_help_panel=_MORE)
 
 

@@ -57,16 +57,20 @@ class GroupReading(Closable):
     def __iter__(self) -> Iterator[Fetched]:
         """Going on to the next one says that the one before is finished."""
         while True:
-            self._beat_when_due()
-            if not self._reading.positions:
-                time.sleep(_IDLE_SECONDS)
-                continue
-            for fetched in self._reading.poll():
-                place = TopicPartition(fetched.topic, fetched.partition)
-                following = self._reading.positions[place]
-                yield fetched
-                self._finished[place] = following
-            self._commit()
+            yield from self.poll()
+
+    def poll(self) -> Iterator[Fetched]:
+        """What one round of fetches finds: nothing, perhaps, after a short time."""
+        self._beat_when_due()
+        if not self._reading.positions:
+            time.sleep(_IDLE_SECONDS)
+            return
+        for fetched in self._reading.poll():
+            place = TopicPartition(fetched.topic, fetched.partition)
+            following = self._reading.positions[place]
+            yield fetched
+            self._finished[place] = following
+        self._commit()
 
     def finish(self, fetched: Fetched, following: int) -> None:
         """The records of `fetched` before offset `following` are finished, the others are not."""

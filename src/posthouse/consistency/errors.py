@@ -11,9 +11,10 @@ ConsistencyError
 ├── BadMigration           what is asked for cannot be a migration
 ├── LeaseLost              another relay has taken the shard
 ├── BrokerAhead            the broker has batches that the database does not know
-├── Superseded             another process has taken the transactional id of a two-phase commit
 ├── TransactionInDoubt     of a two-phase commit: `recover` will tell, or finish it
-└── DecidedOtherwise       an operator has aborted what the database has committed
+├── DecidedOtherwise       by an operator or a check, and not as the transaction of the database was
+├── BadSaga                steps, names or topics of a saga that cannot be
+└── Superseded             another process has taken the transactional id, or the sagas of a partition
 """
 
 
@@ -70,4 +71,8 @@ class TransactionInDoubt(ConsistencyError):
 
 
 class DecidedOtherwise(ConsistencyError):
+    pass
+
+
+class BadSaga(ConsistencyError):
     pass

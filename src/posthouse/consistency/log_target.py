@@ -16,10 +16,6 @@ from posthouse.client.errors import (
     BadArgument,
     BrokerUnreachable,
     ClientError,
-    MessageTooLarge,
-    NotAllowed,
-    RequestRefused,
-    TopicNotFound,
     TopicNotReady,
 )
 from posthouse.client.security import OPEN, Security
@@ -28,6 +24,7 @@ from posthouse.client.transactional_producer import TransactionalProducer
 from posthouse.consistency.errors import BrokerAhead
 from posthouse.consistency.message_ids import HEADER
 from posthouse.consistency.outbox_table import Batch, OutboxMessage
+from posthouse.consistency.refusals import ahead, is_about_messages
 from posthouse.model.errors import PosthouseError
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
@@ -43,11 +40,6 @@ _RECORD_OVERHEAD: Final = 40
 _TOPICS_SECONDS: Final = 30.0
 """Then topics are looked up again: partitions may have been added. Relays that know different numbers of them
 put messages of one key into different partitions."""
-_TOPIC_REFUSED: Final = 29
-_INVALID_TOPIC: Final = 17
-_OF_MESSAGES: Final = frozenset({10, 17, 18, 29, 44, 87})
-"""Codes of what is wrong with a message, or with its topic: too large, a name that cannot be, no permission,
-against the settings of the topic."""
 
 
 class LogTarget(Closable):
@@ -157,30 +149,6 @@ class LogTarget(Closable):
                 self._cluster.close()
                 backoff.pause(error)
         return info
-
-
-def is_about_messages(error: ClientError) -> bool:
-    """False if a retry may succeed, or nothing can be sent at all."""
-    if isinstance(error, BadArgument | TopicNotFound | MessageTooLarge):
-        return True
-    if isinstance(error, NotAllowed):
-        return error.code == _TOPIC_REFUSED
-    return isinstance(error, RequestRefused) and error.code in _OF_MESSAGES
-
-
-def is_about_topic(error: ClientError) -> bool:
-    """True if all messages of the topic are refused for the same reason."""
-    return isinstance(error, TopicNotFound) or (
-        isinstance(error, RequestRefused) and error.code in (_TOPIC_REFUSED, _INVALID_TOPIC)
-    )
-
-
-def ahead(name: str, last: int) -> BrokerAhead:
-    return BrokerAhead(
-        f"the broker has batch {last} of {name!r}, which the database does not know: it was restored, or a "
-        "copy of it relays under the same name; stop the relays, and give the outbox a new name with "
-        "'posthouse outbox rename --database URL'"
-    )
 
 
 def _size(message: OutboxMessage) -> int:

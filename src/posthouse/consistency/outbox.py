@@ -14,11 +14,11 @@ import time
 import uuid
 import zlib
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from posthouse.consistency.connections import dialect_of, run, run_async
+from posthouse.consistency.contents import Content, Headers, checked_headers, encoded
 from posthouse.consistency.dialects import SHARDS, now_ms
 from posthouse.consistency.errors import BadMessage
 from posthouse.consistency.statements import Statement
@@ -26,13 +26,6 @@ from posthouse.model.errors import InvalidTopicName
 from posthouse.model.topics import check_topic_name
 
 LONGEST_ID: Final = 200
-LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a value: more than any topic takes that nobody has asked for that."""
-
-Content: TypeAlias = bytes | str | Mapping[str, Any] | list[Any] | None
-"""Text is stored in UTF-8, mappings and lists as JSON. None is a tombstone: it deletes its key from a
-compacted topic."""
-Headers: TypeAlias = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 
 
 class Outbox:
@@ -111,46 +104,21 @@ def _insert(
         shard_of(encoded_key),
         topic,
         encoded_key,
-        _encoded(value),
+        encoded(value),
         _encoded_headers(headers),
         _milliseconds(deliver_at),
     )
     return Statement(text, values)
 
 
-def _encoded(value: Content) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        encoded = value
-    elif isinstance(value, str):
-        encoded = value.encode()
-    else:
-        try:
-            encoded = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-        except (TypeError, ValueError) as error:
-            raise BadMessage(f"the value is no JSON: {error}; encode it before") from None
-    if encoded is not None and len(encoded) > LARGEST:
-        raise BadMessage(f"the value has {len(encoded)} bytes: {LARGEST} are possible")
-    return encoded
-
-
 def _encoded_headers(headers: Headers) -> str:
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    return json.dumps([[_name(name), _header(value)] for name, value in pairs], ensure_ascii=False)
-
-
-def _name(name: object) -> str:
-    if not isinstance(name, str):
-        raise BadMessage(f"the name of a header is text, not {name!r}")
-    return name
-
-
-def _header(value: object) -> object:
     """Text as it is, because people look at the table; bytes as {"base64": …}."""
-    if value is None or isinstance(value, str):
-        return value
-    if not isinstance(value, bytes):
-        raise BadMessage(f"the value of a header is bytes, text or None, not {value!r}; encode it before")
-    return {"base64": b64encode(value).decode()}
+    pairs = [[name, _shown(value)] for name, value in checked_headers(headers)]
+    return json.dumps(pairs, ensure_ascii=False)
+
+
+def _shown(value: bytes | str | None) -> object:
+    return {"base64": b64encode(value).decode()} if isinstance(value, bytes) else value
 
 
 def _milliseconds(at: datetime | float | None) -> int | None:

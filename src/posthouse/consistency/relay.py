@@ -2,14 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from posthouse.client.errors import ClientError
 from posthouse.consistency.errors import BrokerAhead, LeaseLost
-from posthouse.consistency.log_target import ahead, is_about_messages, is_about_topic
 from posthouse.consistency.outbox_table import Batch, OutboxMessage, OutboxTable, ShardTurn
+from posthouse.consistency.refusals import MessagesRefused, ahead, is_about_messages, is_about_topic
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,8 @@ class Target(Protocol):
         """Of the batches that are there; 0 if there are none. Raises ClientError."""
 
     def write(self, name: str, batch: Batch, *, alone: bool = False) -> None:
-        """Returns when all messages of the batch are there, once. Raises ClientError and BrokerAhead."""
+        """Returns when all messages of the batch are there. Raises ClientError and BrokerAhead, and
+        MessagesRefused if all but some are there."""
 
     def refusal(self, name: str, messages: Sequence[OutboxMessage]) -> ClientError | None:
         """Why one of the messages is not taken; None if all are. Raises ClientError."""
@@ -126,6 +127,8 @@ class Relay:
         left: Batch | None = batch
         try:
             self._target.write(name, batch)
+        except MessagesRefused as error:
+            left = self._set_aside(shard, batch, error.reasons)
         except ClientError as error:
             if not is_about_messages(error):
                 raise
@@ -152,6 +155,10 @@ class Relay:
             if error is not None:
                 reasons[first.row] = str(error)
             reasons |= self._refused(shard, name, others)
+        return self._set_aside(shard, batch, reasons)
+
+    def _set_aside(self, shard: int, batch: Batch, reasons: Mapping[int, str]) -> Batch | None:
+        """Returns what is left of the batch."""
         for message in batch.messages:
             if message.row in reasons:
                 log.warning(

@@ -39,11 +39,13 @@ _NAMES = {
     "scope": "groups%2F00",
     "half_message": "0",
     "webhook": f"{_SECRET}-webhook",
+    "saga": f"{_SECRET}-saga",
 }
 _BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "another"},
     "POST /v1/topics/{topic}/partitions": {"partitions": 9},
     "POST /v1/topics/{topic}/records": {"records": [{"value": "x"}]},
+    "POST /v1/topics/{topic}/delayed-records": {"deliver_at": 0, "value": "x"},
     "POST /v1/half-messages": {"topic": f"{_SECRET}-topic", "group": "g", "value": "x"},
     "POST /v1/half-messages/commit": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},
     "POST /v1/half-messages/rollback": {"group": f"{_SECRET}-producers", "name": f"{_SECRET}-half"},

@@ -23,6 +23,7 @@ _HALF = {"topic": "t", "group": "g", "value": "x"}
 _CALLS: tuple[tuple[str, dict[str, str], Any, str], ...] = (
     ("POST /v1/topics", {}, {"name": "t", "partitions": 1}, "create topic:t"),
     ("POST /v1/topics/{topic}/records", {}, {"records": [{"value": "x"}]}, "produce topic:t"),
+    ("POST /v1/topics/{topic}/delayed-records", {}, {"deliver_at": 1, "value": "x"}, "produce topic:t"),
     ("POST /v1/half-messages", {}, _HALF | {"name": "a"}, "prepare topic:t"),
     ("POST /v1/half-messages", {}, _HALF | {"name": "b"}, "prepare topic:t"),
     ("POST /v1/half-messages", {}, _HALF | {"name": "c"}, "prepare topic:t"),

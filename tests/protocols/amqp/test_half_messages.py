@@ -12,6 +12,7 @@ from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import StorageFenced
 from posthouse.protocols.amqp.limits import AmqpLimits
 from posthouse.records.header_section import encode_section
+from tests.broker.due_checks import make_due
 from tests.protocols.amqp.access_cases import READ, WRITE
 from tests.protocols.amqp.guarded import GuardedRig
 from tests.protocols.amqp.rig import GatedStorage, Rig
@@ -59,8 +60,7 @@ async def got(wire: Wire, queue: str = "q") -> Content | None:
 
 async def check(rig: Rig) -> None:
     """As if the first check of all that is undecided were due."""
-    checks = rig.broker.half_messages._checks
-    checks._due = [(0.0, id) for id in rig.broker.half_messages]
+    make_due(rig.broker.half_messages)
     await rig.broker.half_messages.check()
 
 

@@ -21,6 +21,7 @@ from posthouse.protocols.rocketmq.codec.commands import Command, Serialization
 from posthouse.protocols.rocketmq.codec.message_ids import parse_message_id
 from posthouse.protocols.rocketmq.codec.stored_messages import decode_stored_messages
 from posthouse.testing import AsyncBroker
+from tests.broker.due_checks import make_due
 from tests.protocols.rocketmq.conftest import ROCKETMQ
 from tests.protocols.rocketmq.remoting_client import DEADLINE, client_of, group
 from tests.protocols.rocketmq.signed_client import SignedClient, signed, signed_client_of
@@ -261,7 +262,7 @@ async def test_half_messages_are_for_those_who_may_write(
     position = parse_message_id(sent.fields["msgId"]).position
     await ann.beat("one", producers=["producers"])
     half = broker.app.broker.half_messages
-    half._checks._due = [(0.0, id) for _, id in half._checks._due]
+    make_due(half)
     await half.check()
     decision: dict[str, str | int] = {
         "producerGroup": "producers",
@@ -273,7 +274,7 @@ async def test_half_messages_are_for_those_who_may_write(
         assert_refused(answer, "no permission to decide half messages for topic 't'")
     assert ann.pushed.empty() and len(half) == 1
     await allow(broker, "ann", Operation.WRITE, Kind.TOPIC, "t")
-    half._checks._due = [(0.0, id) for _, id in half._checks._due]
+    make_due(half)
     await half.check()
     async with asyncio.timeout(DEADLINE):
         asked = await ann.pushed.get()

@@ -44,8 +44,10 @@ class Checks:
         self._deciding = deciding
         self._messages = messages
         self._park = park
-        self._due: list[tuple[float, int]] = []
-        """A heap of monotonic times, and ids."""
+        self._due: list[tuple[float, int, str]] = []
+        """A heap of monotonic times, ids and groups. Only the entry counts whose time the message has."""
+        self._unasked: dict[str, set[int]] = {}
+        """Messages that were due when no producer of their group was connected."""
         self._askers: list[Ask] = []
 
     def ask_by(self, ask: Ask) -> None:
@@ -55,33 +57,47 @@ class Checks:
     def plan(self, id: int, message: HalfMessage) -> None:
         old = (self._clock.now_ms() - message.prepared_ms) / 1000
         left = min(max(message.first_check_s - old, 0), message.first_check_s)
-        heappush(self._due, (self._clock.monotonic() + left, id))
+        self._put(id, self._undecided[id], self._clock.monotonic() + left)
+
+    def producer_came(self, group: str) -> None:
+        """The group had no producer: what was due meanwhile is due now."""
+        now = self._clock.monotonic()
+        for id in self._unasked.pop(group, ()):
+            if (known := self._undecided.get(id)) is not None:
+                self._put(id, known, now)
+
+    def _put(self, id: int, known: Undecided, at: float) -> None:
+        known.check_at = at
+        heappush(self._due, (at, id, known.group))
 
     async def check(self) -> None:
         now = self._clock.monotonic()
-        due: list[int] = []
+        due: dict[int, Undecided] = {}
         while self._due and self._due[0][0] <= now and len(due) < _AT_ONCE:
-            _, id = heappop(self._due)
-            if id not in self._undecided:
-                continue
-            if id in self._deciding:  # that may fail
-                heappush(self._due, (now + CHECK_SECONDS, id))
-            else:
-                due.append(id)
-        try:
-            messages = await self._messages(due)
-        except PosthouseError:
-            for id in due:
-                heappush(self._due, (now + CHECK_SECONDS, id))
-            raise
-        for id in due:
+            at, id, group = heappop(self._due)
             known = self._undecided.get(id)
             if known is None:
+                self._no_longer_unasked(id, group)
+            elif known.check_at != at:
+                continue  # it was due earlier
+            elif id in self._deciding:  # that may fail
+                self._put(id, known, now + CHECK_SECONDS)
+            else:
+                due[id] = known
+        try:
+            messages = await self._messages(list(due))
+        except PosthouseError:
+            for id, known in due.items():
+                self._put(id, known, now + CHECK_SECONDS)
+            raise
+        for id, known in due.items():
+            if id not in self._undecided:
+                self._no_longer_unasked(id, known.group)
                 continue  # decided meanwhile
             if id not in messages:
                 log.error("half message %d of group %s is damaged: nobody can be asked", id, known.group)
                 continue
-            heappush(self._due, (now + CHECK_SECONDS, id))
+            self._put(id, known, now + CHECK_SECONDS)
             if id in self._deciding:
                 continue
             if not self._is_asked(id, known, messages[id], now):
@@ -100,5 +116,14 @@ class Checks:
             return False
         if any(ask(id, message) for ask in self._askers):
             known.checks += 1
+            self._no_longer_unasked(id, known.group)
             return True
+        self._unasked.setdefault(known.group, set()).add(id)
         return now - known.since < LONGEST_SECONDS
+
+    def _no_longer_unasked(self, id: int, group: str) -> None:
+        ids = self._unasked.get(group)
+        if ids is not None:
+            ids.discard(id)
+            if not ids:
+                del self._unasked[group]

@@ -144,6 +144,10 @@ class HalfMessages:
         """Producers of one protocol."""
         self._checks.ask_by(ask)
 
+    def producer_came(self, group: str) -> None:
+        """The first one of its group: it is asked soon about what was due while there was none."""
+        self._checks.producer_came(group)
+
     async def check(self) -> None:
         """Ask producers for what they have not decided in time."""
         await self._checks.check()

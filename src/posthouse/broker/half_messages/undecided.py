@@ -9,7 +9,7 @@ from posthouse.model.errors import PosthouseError
 
 
 class Undecided:
-    __slots__ = ("checks", "group", "name", "prepared_ms", "since", "topics")
+    __slots__ = ("check_at", "checks", "group", "name", "prepared_ms", "since", "topics")
 
     def __init__(self, message: HalfMessage, since: float) -> None:
         self.group = intern(message.group)
@@ -19,6 +19,8 @@ class Undecided:
         self.since = since
         """Monotonic: a clock that is set must park nothing, and put off no check."""
         self.checks = 0
+        self.check_at = since
+        """Monotonic: when its producers are asked the next time."""
 
 
 class Decision:

@@ -15,12 +15,14 @@ from posthouse.model.scopes import Scope, scope_of_namespace
 from posthouse.protocols.admin.decoding.schemas import Schemas
 from posthouse.protocols.admin.events import EventHub
 from posthouse.protocols.admin.flow_rates import FlowRates
+from posthouse.protocols.admin.half_checks import HalfChecks
 from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import Caller, OtherBrokers, Parts
 from posthouse.protocols.admin.problems import refused
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.request import HttpRequest
 from posthouse.protocols.admin.response import Response
+from posthouse.protocols.admin.saga_states import SagaStates
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.budget import Budget
 from posthouse.protocols.front_end import Backend
@@ -41,6 +43,8 @@ class Kept:
     schemas: Schemas
     traffic: TrafficTotals
     streams: OpenStreams
+    half_checks: HalfChecks
+    sagas: SagaStates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

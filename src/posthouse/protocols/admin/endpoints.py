@@ -11,6 +11,7 @@ from posthouse.protocols.admin.handlers.bindings import BINDINGS
 from posthouse.protocols.admin.handlers.brokers import BROKERS
 from posthouse.protocols.admin.handlers.cluster import CLUSTER
 from posthouse.protocols.admin.handlers.connections import CONNECTIONS
+from posthouse.protocols.admin.handlers.delayed_records import DELAYED_RECORDS
 from posthouse.protocols.admin.handlers.delivery_limits import DELIVERY_LIMITS
 from posthouse.protocols.admin.handlers.disk import DISK
 from posthouse.protocols.admin.handlers.events import EVENTS
@@ -27,6 +28,7 @@ from posthouse.protocols.admin.handlers.queues import QUEUES
 from posthouse.protocols.admin.handlers.quotas import QUOTAS
 from posthouse.protocols.admin.handlers.record_stream import RECORD_STREAM
 from posthouse.protocols.admin.handlers.records import RECORDS
+from posthouse.protocols.admin.handlers.sagas import SAGAS
 from posthouse.protocols.admin.handlers.settings import SETTINGS
 from posthouse.protocols.admin.handlers.storage import STORAGE
 from posthouse.protocols.admin.handlers.topic_settings import TOPIC_SETTINGS
@@ -59,6 +61,8 @@ ENDPOINTS: Final[tuple[Endpoint[Any, Any], ...]] = (
     PRODUCE,
     RECORD_STREAM,
     *GROUP_MESSAGES,
+    DELAYED_RECORDS,
+    *SAGAS,
     SETTINGS,
     STORAGE,
     *TOPICS,

@@ -9,24 +9,30 @@ from posthouse.protocols.admin.dispatch import RequestDispatcher
 from posthouse.protocols.admin.event_sources import sources
 from posthouse.protocols.admin.events import EventHub, EventSource
 from posthouse.protocols.admin.flow_rates import FlowRates
+from posthouse.protocols.admin.half_checks import HalfChecks
 from posthouse.protocols.admin.handlers.metrics import metrics_route
 from posthouse.protocols.admin.open_streams import OpenStreams
 from posthouse.protocols.admin.other_brokers import this_broker
 from posthouse.protocols.admin.rates import Rates
 from posthouse.protocols.admin.router import PathRouter
 from posthouse.protocols.admin.routes import ROUTES
+from posthouse.protocols.admin.saga_states import SagaStates
 from posthouse.protocols.admin.traffic_totals import TrafficTotals
 from posthouse.protocols.front_end import Backend
 
 
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
     broker = backend.broker
+    half_checks = HalfChecks(broker.half_messages)
+    broker.half_messages.ask_by(half_checks.ask)
     kept = Kept(
         flow=FlowRates(broker.monotonic),
         rates=Rates(broker.namespaces),
         schemas=Schemas(),
         traffic=TrafficTotals(broker),
         streams=OpenStreams(),
+        half_checks=half_checks,
+        sagas=SagaStates(),
     )
     sees_all = broker.access.guard(None, "", ADMIN.name)
 

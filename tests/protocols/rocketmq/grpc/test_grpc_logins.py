@@ -20,6 +20,7 @@ from posthouse.protocols.rocketmq.grpc.messages.service import (
     QueryRouteRequest,
 )
 from posthouse.testing import AsyncBroker
+from tests.broker.due_checks import make_due
 from tests.protocols.rocketmq.grpc.conftest import ANY_PORT
 from tests.protocols.rocketmq.grpc.messaging_client import DEADLINE, MessagingClient
 from tests.protocols.rocketmq.grpc.signed_calls import (
@@ -208,7 +209,7 @@ async def test_half_messages_are_for_those_who_may_write(broker: AsyncBroker, ad
     half = broker.app.broker.half_messages
 
     async def check() -> None:
-        half._checks._due = [(0.0, id) for _, id in half._checks._due]
+        make_due(half)
         await half.check()
 
     commit = TransactionResolution.COMMIT

@@ -19,6 +19,7 @@ from posthouse.protocols.rocketmq.codec.properties import decode_properties
 from posthouse.protocols.rocketmq.codec.stored_messages import decode_stored_messages
 from posthouse.records.raw import NO_HEADERS
 from posthouse.testing import AsyncBroker
+from tests.broker.due_checks import make_due
 from tests.protocols.rocketmq.remoting_client import DEADLINE, RemotingClient, client_of
 
 COMMIT, ROLL_BACK, UNKNOWN = 8, 12, 0
@@ -67,7 +68,7 @@ def half_messages(broker: AsyncBroker) -> int:
 async def check(broker: AsyncBroker) -> None:
     """As if the first check was due."""
     half = broker.app.broker.half_messages
-    half._checks._due = [(0.0, id) for _, id in half._checks._due]
+    make_due(half)
     await half.check()
 
 

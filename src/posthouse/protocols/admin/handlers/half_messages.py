@@ -17,6 +17,7 @@ from posthouse.model.scopes import DEFAULT_NAMESPACE
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
+from posthouse.protocols.admin.handlers.half_checks import HALF_CHECKS, LONGEST_GROUP, Group
 from posthouse.protocols.admin.ingest.json_bodies import NewHeader, PartitionNumber
 from posthouse.protocols.admin.paging import MOST, Page
 from posthouse.protocols.admin.payloads import Payload, SentEncoding, stored
@@ -27,7 +28,6 @@ from posthouse.records.header_section import decode_section, encode_section
 from posthouse.records.partitioner import partition_of
 from posthouse.records.record import Record
 
-_LONGEST_GROUP: Final = 200
 _LONGEST_NAME: Final = 255
 _MOST_BODY: Final = 2 * 1024 * 1024
 _SHOWN_BYTES: Final = 16 * 1024
@@ -35,7 +35,6 @@ _SHOWN_BYTES: Final = 16 * 1024
 _MOST_ID: Final = 2**63 - 1
 
 Id = Annotated[int, Meta(ge=0, le=_MOST_ID, description="Number of the half message.")]
-Group = Annotated[str, Meta(min_length=1, max_length=_LONGEST_GROUP, description="Group of producers.")]
 Name = Annotated[
     str, Meta(min_length=1, max_length=_LONGEST_NAME, description="Of the message; unique in its group.")
 ]
@@ -129,7 +128,7 @@ async def _prepare(context: CallContext, parameters: msgspec.Struct, body: NewHa
     half_messages = context.broker.half_messages
     half_messages.check_available()
     for what, text, longest in (
-        ("group", body.group, _LONGEST_GROUP),
+        ("group", body.group, LONGEST_GROUP),
         ("name", body.name or "", _LONGEST_NAME),
     ):
         if len(text.encode()) > longest:
@@ -306,6 +305,7 @@ def _id_of(context: CallContext, body: HalfMessageName) -> int:
 
 
 HALF_MESSAGES: Final = (
+    HALF_CHECKS,
     Endpoint(
         method="GET",
         path="/v1/half-messages",
