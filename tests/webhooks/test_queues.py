@@ -60,7 +60,8 @@ async def test_dead_letters_go_where_those_of_the_queue_go() -> None:
         assert headers["posthouse.webhook-answer"] == "oops"
 
 
-async def test_a_queue_without_a_dead_letter_exchange_loses_nothing() -> None:
+@pytest.mark.parametrize("arguments", [None, {"x-dead-letter-exchange": "none"}])
+async def test_a_queue_without_a_dead_letter_exchange_loses_nothing(arguments: Any) -> None:
     async with (
         pushing_broker() as started,
         receiver(lambda _: Reply(status=400, body=b"no")) as endpoint,
@@ -68,7 +69,7 @@ async def test_a_queue_without_a_dead_letter_exchange_loses_nothing() -> None:
     ):
         broker = started.app.broker
         channel = await connection.channel()
-        await channel.declare_queue("mails", durable=True)
+        await channel.declare_queue("mails", durable=True, arguments=arguments)
         await broker.webhooks.create(webhook(endpoint.url, topic=None, queue="mails"))
         await channel.default_exchange.publish(aio_pika.Message(b"hello"), routing_key="mails")
         await until(lambda: lag(broker) == 0 and broker.topics.find("dlq.webhook.hook") is not None)

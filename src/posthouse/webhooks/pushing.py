@@ -1,6 +1,7 @@
 """All webhooks of a broker: an endpoint for each that is not paused; a changed definition gets a new one."""
 
 import asyncio
+import contextlib
 import logging
 from dataclasses import dataclass, field
 from random import Random
@@ -49,6 +50,8 @@ class _Pushed:
     webhook: Webhook | None = None
     """As the endpoint knows it."""
     following: asyncio.Task[None] | None = None
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    """The definition has changed."""
 
 
 class Pushing:
@@ -97,6 +100,7 @@ class Pushing:
             known = self._pushed[name] = _Pushed(
                 created_ms=webhook.created_ms, circuit=self._circuit(webhook)
             )
+        known.told.set()
         if known.following is None:
             known.following = asyncio.create_task(self._follow(name, known))
 
@@ -109,6 +113,7 @@ class Pushing:
         """Until the endpoint has the definition that the webhook has now."""
         try:
             while (webhook := self._broker.webhooks.find(name)) is not None and webhook != pushed.webhook:
+                pushed.told.clear()
                 await self._end(pushed)
                 try:
                     if webhook.paused is None:
@@ -119,7 +124,9 @@ class Pushing:
                 except PosthouseError as error:
                     pushed.tally.trouble = str(error)
                     log.error("webhook %s: nothing is pushed: %s", name, error)
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    with contextlib.suppress(TimeoutError):
+                        async with asyncio.timeout(_AGAIN_SECONDS):
+                            await pushed.told.wait()
         finally:
             pushed.following = None
 

@@ -15,7 +15,7 @@ from posthouse.broker.queues.queue import Queue
 from posthouse.broker.queues.record_headers import WEBHOOK
 from posthouse.broker.topics import NewTopic
 from posthouse.broker.webhooks.definition import Webhook
-from posthouse.model.errors import CorruptBatch, PosthouseError, UnknownQueue
+from posthouse.model.errors import CorruptBatch, PosthouseError, TopicExists, UnknownExchange, UnknownQueue
 from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section, encode_section
 from posthouse.webhooks.delivery import Delivery, Header
@@ -23,6 +23,8 @@ from posthouse.webhooks.delivery import Delivery, Header
 log = logging.getLogger(__name__)
 
 _BURY_AGAIN_SECONDS: Final = 10.0
+_MOST_BYTES: Final = 256 * 1024 * 1024
+"""Of a dead letter: as large as any message of a queue, with its headers."""
 _BEYOND_DELAY_SECONDS: Final = 60.0
 
 
@@ -68,7 +70,7 @@ class QueueSource:
 
     async def _bury(self, queue: Queue, message: Message, notes: Sequence[tuple[bytes, bytes]]) -> None:
         headers = encode_section([*_without_notes(message), *notes])
-        if queue.definition.dead_letter_exchange is not None:
+        if self._has_dead_letters(queue):
             message.headers = headers
             queue.reject([message])
             return
@@ -83,6 +85,17 @@ class QueueSource:
             queue.release([message], count=False, delay_ms=int(_BURY_AGAIN_SECONDS * 1000))
         else:
             queue.ack([message])
+
+    def _has_dead_letters(self, queue: Queue) -> bool:
+        """Dead letters for an exchange that does not exist would be dropped, too."""
+        exchange = queue.definition.dead_letter_exchange
+        try:
+            return (
+                exchange is not None
+                and self._broker.namespaces.get(queue.namespace).exchange(exchange) is not None
+            )
+        except UnknownExchange:
+            return False
 
     async def _copied(self, message: Message, headers: bytes) -> None:
         topic = await self._dead_letters()
@@ -105,7 +118,10 @@ class QueueSource:
         topic = self._broker.topics.find(name)
         if topic is not None:
             return topic
-        [created] = await self._broker.create_topics([NewTopic(name=name, partitions=1, overrides={})])
+        overrides = {"max.message.bytes": str(_MOST_BYTES)}
+        [created] = await self._broker.create_topics([NewTopic(name=name, partitions=1, overrides=overrides)])
+        if isinstance(created, TopicExists):  # another dead letter was faster
+            return self._broker.topic(name)
         if isinstance(created, PosthouseError):
             raise created
         return created

@@ -15,7 +15,10 @@ _MOST_CONCURRENCY: Final = 256
 _MOST_ATTEMPTS: Final = 1000
 _LONGEST_TIMEOUT: Final = 300.0
 _LONGEST_DELAY: Final = 24 * 3600.0
+_LOWEST_RATE: Final = 0.1
+"""Token buckets do not make anybody wait for longer than half a minute."""
 _HIGHEST_RATE: Final = 1_000_000.0
+_DELETE: Final = "\x7f"
 
 
 def check(webhook: Webhook) -> None:
@@ -38,7 +41,7 @@ def check(webhook: Webhook) -> None:
         "longest_delay_seconds", retries.longest_delay_seconds, retries.first_delay_seconds, _LONGEST_DELAY
     )
     if target.rate is not None:
-        _between("rate", target.rate, 0.01, _HIGHEST_RATE)
+        _between("rate", target.rate, _LOWEST_RATE, _HIGHEST_RATE)
     if target.batch > 1 and target.form is not Form.STRUCTURED:
         raise InvalidWebhook(f"only the form {Form.STRUCTURED} has room for several messages in one request")
     if webhook.filter is not None:
@@ -59,7 +62,7 @@ def parsed_url(text: str) -> SplitResult:
     """Raises InvalidWebhook."""
     if len(text) > _LONGEST_URL:
         raise InvalidWebhook(f"the URL has more than {_LONGEST_URL} characters")
-    if not text.isascii() or any(character <= " " for character in text):
+    if not text.isascii() or any(each <= " " or each == _DELETE for each in text):
         raise InvalidWebhook("the URL has blanks or characters beyond ASCII; percent-encode them")
     try:
         url = urlsplit(text)

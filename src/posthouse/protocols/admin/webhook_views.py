@@ -25,7 +25,7 @@ FormName = Annotated[
 Filter = Annotated[
     str, Meta(min_length=1, max_length=4096, description="SQL conditions on the headers of records.")
 ]
-Rate = Annotated[float, Meta(ge=0.01, le=1e6, description="Most messages a second.")]
+Rate = Annotated[float, Meta(ge=0.1, le=1e6, description="Most messages a second.")]
 Batch = Annotated[int, Meta(ge=1, le=1000, description="Most messages of one request.")]
 Concurrency = Annotated[int, Meta(ge=1, le=256, description="Most requests at a time.")]
 Ordered = Annotated[bool, Meta(description="Push messages of one key one after the other.")]
