@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from posthouse.broker.funnel.limits import UNLIMITED, DeliveryLimits
 from posthouse.broker.queues.definition import OverflowPolicy
@@ -302,3 +304,60 @@ async def test_an_order_by_key_and_a_limit_hold_together() -> None:
         queue.ack(taker.taken[1:])
         await taker.has(4)
         assert taker.values[-1] == b"c"
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("publish"), st.integers(1, 30)),
+    st.tuples(st.just("ack"), st.integers(1, 10)),
+    st.tuples(st.just("release"), st.integers(1, 10)),
+    st.tuples(st.just("limit"), st.integers(0, 8)),
+    st.tuples(st.just("get"), st.just(1)),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(ACTIONS, max_size=25))
+def test_whatever_happens_no_more_is_handed_out_than_allowed_and_nothing_is_forgotten(
+    actions: list[tuple[str, int]],
+) -> None:
+    """A limit of 0 is none. A lower one takes nothing away from consumers."""
+    asyncio.run(_any_order(actions))
+
+
+async def _any_order(actions: list[tuple[str, int]]) -> None:
+    async with running() as rig:
+        queue = await rig.queue()
+        takers = [Taker(), Taker()]
+        for taker in takers:
+            queue.subscribe(taker)
+        published, limit, got = 0, 0, []
+        for action, count in actions:
+            held = queue.leased_count
+            if action == "publish":
+                await rig.publish(*[b"%d" % number for number in range(published, published + count)])
+                published += count
+            elif action == "get":
+                got += [message] if (message := await queue.get()) is not None else []
+            elif action == "limit":
+                limit = count
+                if limit:
+                    await rig.namespace.limits.set("q", DeliveryLimits(concurrency=limit))
+                else:
+                    await rig.namespace.limits.remove("q")
+            else:
+                leased = [each for taker in takers for each in taker.taken if each.is_leased][:count]
+                held -= len(leased)
+                (queue.ack if action == "ack" else queue.release)(leased)
+            await turns()
+            if limit:
+                assert queue.leased_count <= max(limit, held)
+                async with asyncio.timeout(30):
+                    while queue.leased_count < limit and queue.dispatcher.ready:
+                        await asyncio.sleep(0)
+        await rig.namespace.limits.remove("q")
+        seen = {message.position for message in got}
+        async with asyncio.timeout(30):
+            while len(seen) < published:
+                await asyncio.sleep(0)
+                seen |= {message.position for taker in takers for message in taker.taken}
+        assert queue.dispatcher.ready == 0
