@@ -192,7 +192,7 @@ class Broker:
             else TracedLogWriter(storage, clock, self.transactions, sources, self.traffic, tracer)
         )
         self.idempotent_appends = IdempotentAppends(
-            KeyLog(storage, settings.topic_defaults()),
+            KeyLog(storage, settings.topic_defaults(), expiry_ms=settings.producer_expiry_ms),
             self._log_writer,
             clock,
             KeyAllowance(clock, most=settings.idempotency_keys_max, expiry_ms=settings.producer_expiry_ms),

@@ -248,6 +248,8 @@ class LogWriter:
         appending = self.append(batches, beside=beside)
         assert appending.future is not None
         outcomes = await undisturbed(appending.future)
+        if appending.referred is not None:
+            await asyncio.sleep(0)  # as in `Appending.wait`
         results = [each for each in appending.results(outcomes) if isinstance(each, Appended)]
         return results, outcomes[len(batches) : len(batches) + len(beside)]
 

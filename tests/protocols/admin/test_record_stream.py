@@ -131,6 +131,11 @@ async def test_only_some_records(http: httpx.AsyncClient) -> None:
     only = "n BETWEEN 2 AND 4 AND colour = 'red'"
     async with listening(http, STREAM, begin="earliest", filter=only) as source:
         assert sorted(await values(source, 3)) == ["2", "3", "4"]
+    for number, tag in enumerate("abc"):
+        header = {"name": "TAGS", "value": tag}
+        answered(await http.post(ORDERS, json={"value": tag, "partition": number, "headers": [header]}))
+    async with listening(http, STREAM, begin="earliest", tags="a || c") as source:
+        assert sorted(await values(source, 2)) == ["a", "c"]
     wrong = answered(await http.get(STREAM, params={"filter": "n ="}), 400)
     assert "invalid filter" in wrong["detail"]
 

@@ -24,9 +24,13 @@ class KeyAllowance:
         self._count = 0
 
     @property
-    def is_full(self) -> bool:
+    def count(self) -> int:
         self._forget_expired()
-        return self._count >= self._most
+        return self._count
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self._most
 
     def check(self) -> None:
         """Raises TooManyKeys."""

@@ -21,7 +21,13 @@ from posthouse.broker.idempotency.keyed_producer import (
 )
 from posthouse.broker.log_writer import LogWriter
 from posthouse.model.clock import Clock
-from posthouse.model.errors import IdempotencyKeyReused, InvalidPartitions, OutOfOrderSequence, ProducerFenced
+from posthouse.model.errors import (
+    IdempotencyKeyReused,
+    InvalidPartitions,
+    OutOfOrderSequence,
+    ProducerFenced,
+    TooManyKeys,
+)
 from posthouse.model.topics import Topic
 from posthouse.storage.outcomes import OperationRefused
 
@@ -49,12 +55,29 @@ class IdempotentAppends:
         self._clock = clock
         self._allowance = allowance
         self._has_counted = False
+        self.repeated = 0
+        self.refused = 0
+
+    @property
+    def remembered(self) -> int:
+        return self._allowance.count
 
     async def append(
         self, topic: Topic, key: IdempotencyKey, fingerprint: bytes, make: MakeBatches
     ) -> KeyedAppend:
         """All batches or none. Raises IdempotencyKeyReused if the key was used for another request,
         TooManyKeys, and what is wrong with the batches."""
+        try:
+            done = await self._append_once(topic, key, fingerprint, make)
+        except (IdempotencyKeyReused, TooManyKeys):
+            self.refused += 1
+            raise
+        self.repeated += done.is_repeated
+        return done
+
+    async def _append_once(
+        self, topic: Topic, key: IdempotencyKey, fingerprint: bytes, make: MakeBatches
+    ) -> KeyedAppend:
         if topic.partitions > MOST_PARTITIONS:
             raise InvalidPartitions(
                 f"topic {topic.name!r} has {topic.partitions} partitions; idempotency keys are for topics "

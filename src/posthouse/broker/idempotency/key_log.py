@@ -11,6 +11,7 @@ Which keys are remembered is the state of producers, which `producer_expiry_ms` 
 are read only to compare a whole fingerprint, and retention may remove them earlier.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from posthouse.broker.changes import SerializedChanges
@@ -30,9 +31,8 @@ TOPIC_NAME: Final = ":idempotency-keys"
 """Clients cannot use a name with a colon."""
 PARTITIONS: Final = 16
 """Brokers that append to the same one wait for each other."""
-_OVERRIDES: Final = {
+_OVERRIDES: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
-    "retention.ms": str(48 * 3600 * 1000),
     "retention.bytes": "-1",
     "segment.bytes": str(16 * 1024 * 1024),
     "segment.ms": str(6 * 3600 * 1000),
@@ -43,9 +43,11 @@ _TRIES: Final = 5
 class KeyLog:
     """Owned by the event loop."""
 
-    def __init__(self, storage: Storage, defaults: TopicConfig) -> None:
+    def __init__(self, storage: Storage, defaults: TopicConfig, *, expiry_ms: int) -> None:
         self._storage = storage
         self._defaults = defaults
+        # Segments go as a whole: none is to go while storage remembers a key of it.
+        self._overrides = {**_OVERRIDES, "retention.ms": str(2 * expiry_ms)}
         self._topic: Topic | None = None
         self._changes = SerializedChanges()
 
@@ -64,8 +66,8 @@ class KeyLog:
                 id=new_topic_id(),
                 name=TOPIC_NAME,
                 partitions=PARTITIONS,
-                overrides=_OVERRIDES,
-                config=self._defaults.with_overrides(_OVERRIDES),
+                overrides=self._overrides,
+                config=self._defaults.with_overrides(self._overrides),
             )
             try:
                 await self._storage.create_topics([topic])

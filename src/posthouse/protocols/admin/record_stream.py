@@ -6,7 +6,7 @@ place: what is sent next is read when the client has taken what was sent before.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from posthouse.broker.broker import Broker
-from posthouse.broker.filters.filter import EVERYTHING, Filter
+from posthouse.broker.filters.filter import Filter
 from posthouse.model.errors import BadRequest, PosthouseError
 from posthouse.model.ids import PartitionId
 from posthouse.model.topics import Topic
@@ -28,6 +28,7 @@ from posthouse.storage.bounds import Slice
 
 HEARTBEAT_SECONDS: Final = 15.0
 _RETRY_MS: Final = 2000
+_TAG: Final = "TAGS"
 _READ_BYTES: Final = 256 * 1024
 _CHUNK_BYTES: Final = 512 * 1024
 """Of events that are sent together; more only if one record has more."""
@@ -36,16 +37,17 @@ _CHUNK_BYTES: Final = 512 * 1024
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedOfStream:
     key: bytes | None = None
-    filter: Filter = EVERYTHING
+    filters: Sequence[Filter] = ()
+    """All have to match. Properties are the headers, and the tag is that of RocketMQ's messages."""
     encoding: BytesEncoding = "auto"
 
     def takes(self, record: Record) -> bool:
         if self.key is not None and record.key != self.key:
             return False
-        if self.filter is EVERYTHING:
+        if not self.filters:
             return True
         headers = {name: (value or b"").decode(errors="replace") for name, value in record.headers}
-        return self.filter.matches(headers, None)
+        return all(each.matches(headers, headers.get(_TAG)) for each in self.filters)
 
 
 class SkippedRecords(msgspec.Struct, frozen=True, kw_only=True):

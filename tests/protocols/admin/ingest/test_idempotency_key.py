@@ -138,5 +138,8 @@ async def test_no_room_for_another_key() -> None:
         answered(await http.post(ORDERS, content=b"x", headers=OCTETS | keyed("1")))
         found = answered(await http.post(ORDERS, content=b"x", headers=OCTETS | keyed("2")), 503)
         assert found["error"] == "TooManyKeys"
+        metrics = (await http.get("/metrics")).text
+        assert "posthouse_idempotency_keys 1" in metrics
+        assert "posthouse_idempotency_refused_total 1" in metrics
         answered(await http.post(ORDERS, content=b"x", headers=OCTETS | keyed("1")))
         answered(await http.post(ORDERS, content=b"x", headers=OCTETS))

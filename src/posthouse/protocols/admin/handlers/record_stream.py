@@ -8,8 +8,9 @@ from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.quotas import Quota
-from posthouse.broker.filters.filter import EVERYTHING
+from posthouse.broker.filters.filter import Filter
 from posthouse.broker.filters.sql import compile_sql
+from posthouse.broker.filters.tags import compile_tags
 from posthouse.model.errors import OffsetOutOfRange
 from posthouse.model.topics import Topic
 from posthouse.protocols.admin.body_reader import BodyReader
@@ -51,6 +52,9 @@ class StreamWanted(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             description="Only records whose headers meet this condition of SQL92, as in `n > 5`.",
         ),
     ] = ""
+    tags: Annotated[
+        str, Meta(max_length=10_000, description="Only RocketMQ messages with one of these tags: `a || b`.")
+    ] = ""
     encoding: BytesEncoding = "auto"
 
 
@@ -63,7 +67,7 @@ async def _stream(context: CallContext, parameters: StreamWanted, last_event_id:
     topic = context.broker.topic(parameters.topic)
     wanted = WantedOfStream(
         key=stored(parameters.key, parameters.key_encoding, "the key"),
-        filter=compile_sql(parameters.filter) if parameters.filter else EVERYTHING,
+        filters=_filters(parameters),
         encoding=parameters.encoding,
     )
     places = await _begin(context, topic, parameters)
@@ -83,6 +87,15 @@ async def _stream(context: CallContext, parameters: StreamWanted, last_event_id:
     )
     context.kept.streams.check(context.owner)
     return Response(body=_events(context, stream), content_type=EVENT_STREAM, is_endless=True)
+
+
+def _filters(parameters: StreamWanted) -> list[Filter]:
+    found = []
+    if parameters.filter:
+        found.append(compile_sql(parameters.filter))
+    if parameters.tags:
+        found.append(compile_tags(parameters.tags))
+    return found
 
 
 async def _begin(context: CallContext, topic: Topic, parameters: StreamWanted) -> dict[int, int]:

@@ -67,12 +67,24 @@ SEARCHED: Final = counter(
     "posthouse_key_searches_read_bytes_total",
     "Bytes of batches that the broker has read for searches by key or message id.",
 )
+KEYS: Final = gauge(
+    "posthouse_idempotency_keys",
+    "Idempotency keys that this broker remembers; counted from the first request with a key on.",
+)
+REPEATED: Final = counter(
+    "posthouse_idempotency_repeated_total", "Requests that repeated an earlier one with the same key."
+)
+REUSED: Final = counter(
+    "posthouse_idempotency_refused_total",
+    "Requests that were refused because their key was used for another one, or none was to be had.",
+)
 FAMILIES: Final = (
     *(SYNC, GROUP, JOURNAL, CHECKPOINT, CHECKPOINT_FAILURES, COMPACTION, COMPACTED, RETENTION),
     *(RETENTION_RECORDS, UNWRITTEN, WRITABLE, FREE, TOTAL, OPEN, PREPARED, PREPARED_AGE),
     *(COMMITTED, ABORTED, SCHEDULED),
     *(HALF, HALF_COMMITTED, HALF_ROLLED_BACK, HALF_PARKED),
     *(INDEX_BEHIND, INDEX_BYTES, INDEXED, INDEX_DAMAGED, SEARCHES, SEARCHED),
+    *(KEYS, REPEATED, REUSED),
 )
 
 
@@ -106,6 +118,10 @@ async def collect(broker: Broker, samples: Samples) -> None:
     samples.add(HALF_COMMITTED, half_messages.committed)
     samples.add(HALF_ROLLED_BACK, half_messages.rolled_back)
     samples.add(HALF_PARKED, half_messages.parked)
+    keys = broker.idempotent_appends
+    samples.add(KEYS, keys.remembered)
+    samples.add(REPEATED, keys.repeated)
+    samples.add(REUSED, keys.refused)
     index = broker.key_index
     samples.add(INDEX_BEHIND, index.behind())
     samples.add(INDEX_BYTES, index.file_bytes)
