@@ -41,12 +41,12 @@ CONTROLS: Final = (
         name="publish after commit",
         staff=Staff(teller=programs.serve_and_publish_after_commit),
         targets=(TELLER,),
-        finding="messages in the log, for",
+        finding="in the log",
     ),
     Control(
         name="no inbox",
         staff=Staff(credits=programs.consume_transfers_without_inbox),
         targets=(CREDITS,),
-        finding="money is not conserved",
+        finding="not applied once",
     ),
 )

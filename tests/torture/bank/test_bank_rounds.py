@@ -18,7 +18,7 @@ from tests.torture.bank.__main__ import main
 from tests.torture.bank.controls import CONTROLS, Control
 from tests.torture.bank.rounds import CUSTOMERS, run_rounds
 
-pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(600)]
 
 _SEED = 4711
 _POSTING = "sender, number, account, amount, is_credited"
