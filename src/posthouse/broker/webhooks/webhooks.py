@@ -14,9 +14,7 @@ from posthouse.broker.subscriptions.leases import LeaseTerms
 from posthouse.broker.subscriptions.rules import SubscriptionRules
 from posthouse.broker.subscriptions.subscriptions import Subscriptions
 from posthouse.broker.topics import Topics
-from posthouse.broker.webhooks.checks import check
 from posthouse.broker.webhooks.definition import Begin, SealedSecret, SigningKey, Webhook, webhook_of
-from posthouse.broker.webhooks.encoding import put, read, removal
 from posthouse.broker.webhooks.secret_keeper import SecretKeeper
 from posthouse.broker.webhooks.secret_texts import new_secret
 from posthouse.broker.webhooks.state import Pusher, Trial, WebhookState
@@ -77,7 +75,12 @@ class Webhooks:
 
     def load(self) -> None:
         """In a broker that is alone. An entry that cannot be read pushes nothing; others do."""
-        for key, value in self._storage.take_state(Space.WEBHOOKS).items():
+        stored = self._storage.take_state(Space.WEBHOOKS)
+        if not stored:
+            return
+        from posthouse.broker.webhooks.encoding import read
+
+        for key, value in stored.items():
             try:
                 webhook = read(key, value)
             except ValueError as error:
@@ -181,6 +184,9 @@ class Webhooks:
         """Durable on return; messages from now on are pushed, or all. Returns its secret: a new one, if none
         is given. `webhook` has no secrets yet. Raises WebhookExists, InvalidWebhook, InvalidFilter,
         UnknownTopic, UnknownQueue and GroupNotEmpty."""
+        # What only brokers with webhooks need is imported when it is needed: others start sooner.
+        from posthouse.broker.webhooks.checks import check
+
         self.check_available()
         check(webhook)
         key = new_secret(self._random) if secret is None else secret
@@ -198,9 +204,7 @@ class Webhooks:
                     f"the group {webhook.group!r} exists already; delete it, or give the webhook another name"
                 )
             await self._subscribe(webhook, self._topics.get(webhook.topic))
-        await self._storage.commit([put(webhook)])
-        self._webhooks[webhook.name] = webhook
-        self._tell(webhook.name)
+        await self._store(webhook)
 
     async def _subscribe(self, webhook: Webhook, topic: Topic) -> None:
         """From the ends that the topic has now, not from those of the first request."""
@@ -229,14 +233,21 @@ class Webhooks:
         return await self._changes.make(self._change(name, change))
 
     async def _change(self, name: str, change: Callable[[Webhook], Webhook]) -> Webhook:
+        from posthouse.broker.webhooks.checks import check
+
         webhook = change(self.get(name))
         check(webhook)
         if webhook.paused is None:
             self._check_source(webhook)
-        await self._storage.commit([put(webhook)])
-        self._webhooks[name] = webhook
-        self._tell(name)
+        await self._store(webhook)
         return webhook
+
+    async def _store(self, webhook: Webhook) -> None:
+        from posthouse.broker.webhooks.encoding import put
+
+        await self._storage.commit([put(webhook)])
+        self._webhooks[webhook.name] = webhook
+        self._tell(webhook.name)
 
     async def pause(self, name: str, reason: str) -> None:
         """Durable on return. What is under way is finished."""
@@ -277,6 +288,8 @@ class Webhooks:
         await self._changes.make(self._delete(name))
 
     async def _delete(self, name: str) -> None:
+        from posthouse.broker.webhooks.encoding import removal
+
         webhook = self.get(name)
         await self._storage.commit([removal(name)])
         del self._webhooks[name]
