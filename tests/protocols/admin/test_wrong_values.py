@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from posthouse.protocols.admin.endpoints import ENDPOINTS
+from posthouse.protocols.admin.ingest.json_bodies import NewRecords
 from posthouse.protocols.admin.offset_targets import OffsetTarget
 from posthouse.protocols.admin.problems import Problem
-from posthouse.protocols.admin.ingest.json_bodies import NewRecords
 from posthouse.protocols.admin.wrong_values import in_words
 
 _BY_CALL = {f"{each.method} {each.path}": each for each in ENDPOINTS}
