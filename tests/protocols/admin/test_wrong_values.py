@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from posthouse.protocols.admin.endpoints import ENDPOINTS
+from posthouse.protocols.admin.ingest.json_bodies import NewRecords
 from posthouse.protocols.admin.offset_targets import OffsetTarget
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.wrong_values import in_words
@@ -81,7 +82,7 @@ def test_parameters(call: str, query: dict[str, str], sentence: str) -> None:
     ],
 )
 def test_bodies(call: str, body: Any, sentence: str) -> None:
-    wanted = _BY_CALL[call].body
+    wanted = NewRecords if _BY_CALL[call].reader is not None else _BY_CALL[call].body
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.json.decode(msgspec.json.encode(body), type=wanted)
     assert in_words(raised.value, wanted, "field").startswith(sentence)
