@@ -32,7 +32,7 @@ def main(path: str, admin: str, first: str, count: str, dies: str) -> None:
     ) as half:
         for number in range(int(first), last + 1):
             name = f"order-{number}"
-            with half.prepared("orders", name, key=name, name=name, check_after=1):
+            with half.prepared("orders", name, key=name, name=name, check_after=4):
                 die_if("prepared", number)
                 connection = sqlite3.connect(path, timeout=30)
                 connection.execute("INSERT INTO orders VALUES (?, 'paid')", [name])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
-from posthouse.client.admin_client import AdminClient
+from posthouse.client.admin_client import AdminClient, part
 from posthouse.client.backoff import Backoff
 from posthouse.client.closable import Closable
 from posthouse.client.errors import BrokerUnreachable, CallRefused, ClientError, IncompatibleBroker
@@ -90,7 +90,7 @@ class HalfMessageCalls(Closable):
     def checks(self, *, seconds: float) -> list[HalfMessage]:
         """Those that this producer is to decide; waits for them for so long. Raises ClientError."""
         with self._client() as client:
-            found = client.get(f"{_PATH}/checks", group=self._group, wait_ms=int(seconds * 1000))
+            found = client.get(f"{_PATH}/checks/{part(self._group)}", wait_ms=int(seconds * 1000))
         return [_checked(each) for each in found["checks"]]
 
     def _persistently(self, call: Callable[[AdminClient], T]) -> T:

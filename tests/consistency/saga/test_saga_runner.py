@@ -216,6 +216,34 @@ def test_of_two_that_believe_to_have_a_partition_one_is_refused(broker: ThreadBr
     cluster.close()
 
 
+def test_what_cannot_be_written_is_an_error_of_its_step(
+    broker: ThreadBroker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And holds up no other saga."""
+    monkeypatch.setattr(machine_module, "FIRST_PAUSE", 0.05)
+    attempts: list[int] = []
+
+    def send(call: StepCall) -> object:
+        attempts.append(call.attempt)
+        if call.id == "1":
+            call.send(f"{name}-small", "x" * 5000)
+        return "x" * 5_000_000 if call.id == "2" else None
+
+    with Client(broker.kafka) as client:
+        client.create_topic(f"{name}-small", settings={"max.message.bytes": "1000"})
+    services = Services()
+    saga = Saga(name).step("a", services.act, compensate=services.undo).step("b", send, attempts=2)
+    with starter(broker, name) as sagas, running(broker, saga):
+        for id in ("1", "2", "3"):
+            sagas.start(id)
+        until(lambda: status(broker, name, "3") == "completed")
+        for id in ("1", "2"):
+            until(lambda id=id: status(broker, name, id) == "compensated")  # type: ignore[misc]
+    assert sorted(attempts) == [1, 1, 1, 2, 2] and services.calls.count("-a") == 2
+    with AdminClient(broker.admin) as admin:
+        assert "is refused" in admin.get(f"/v1/sagas/{name}/1")["error"]
+
+
 def test_what_is_no_event_is_left_out(broker: ThreadBroker, name: str) -> None:
     services = Services()
     with starter(broker, name) as sagas, Client(broker.kafka) as client:
@@ -224,6 +252,8 @@ def test_what_is_no_event_is_left_out(broker: ThreadBroker, name: str) -> None:
             producer.send(b"nonsense", b"1")
             producer.send(b'{"type":"start"}')
             producer.send(b'{"type":"advance","version":1}', b"unknown")
+        with client.producer(f"saga.{name}.state") as producer:
+            producer.send(b"nonsense", b"1")
         with running(broker, services.saga(name)):
             until(lambda: status(broker, name, "1") == "completed")
     assert services.calls == ["reserve", "pay", "ship"]

@@ -17,7 +17,7 @@ PATH = "/v1/half-messages/checks"
 
 
 async def taken(http: httpx.AsyncClient, **query: Any) -> list[Any]:
-    found = answered(await http.get(PATH, params={"group": "billing"} | query))
+    found = answered(await http.get(f"{PATH}/billing", params=query))
     return list(found["checks"])
 
 
@@ -114,10 +114,10 @@ async def test_too_many_groups(grace: float, status: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(half_checks, "GRACE_SECONDS", grace)
     async with AsyncBroker() as broker, client(broker) as http:
         assert await taken(http) == []
-        answered(await http.get(PATH, params={"group": "another"}), status)
+        answered(await http.get(f"{PATH}/another"), status)
 
 
 async def test_a_broker_that_is_not_alone_refuses() -> None:
     async with AsyncBroker() as broker, client(broker) as http:
         broker.app.broker.half_messages._is_alone = False
-        answered(await http.get(PATH, params={"group": "g"}), 400)
+        answered(await http.get(f"{PATH}/g"), 400)

@@ -78,6 +78,14 @@ class Machine:
         assert isinstance(event, Failure)
         return self._take_back(state, index - 1, event.reason)
 
+    def failed(self, state: SagaState, reason: str) -> Change:
+        """The step was called, and may have been done. Raises BadSaga."""
+        assert state.step is not None
+        index = self._saga.index(state.step)
+        if state.status is Status.COMPENSATING or state.attempt < self._saga.steps[index].attempts:
+            return self._again(state, reason)
+        return self._take_back(state, index, reason)
+
     def _begin(self, id: str, start: Start) -> Change:
         now = self._now_ms()
         state = SagaState(
@@ -116,9 +124,7 @@ class Machine:
         except Exception as error:
             log.exception("saga %s: %s: step %s failed", self._saga.name, state.id, step.name)
             reason = f"step {step.name!r} failed: {error!r}"
-            if state.attempt < step.attempts:
-                return self._again(state, reason)
-            return self._take_back(state, index, reason)
+            return self.failed(state, reason)
         if result is WAIT:
             waiting = self._next(state, status=Status.WAITING, deadline_ms=deadline)
             return Change(state=waiting, sent=call.sent)

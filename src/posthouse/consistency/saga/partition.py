@@ -7,6 +7,7 @@ then it changes nothing, and has to load again. So of two runners that believe t
 refused.
 """
 
+import logging
 import secrets
 import time
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ from posthouse.consistency.saga.machine import Change
 from posthouse.consistency.saga.state import SagaState
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
+
+log = logging.getLogger(__name__)
 
 _TRANSACTION_MS: Final = 60_000
 _PATIENCE: Final = 10.0
@@ -111,7 +114,19 @@ class SagaPartition:
         for fetched in Reading(self._cluster, [self._states], {place: start[self._index]}, follow=False):
             for message in fetched.messages():
                 if message.value is not None:
-                    self._note(msgspec.json.decode(message.value, type=SagaState))
+                    self._note_stored(message.offset, message.value)
+
+    def _note_stored(self, offset: int, value: bytes) -> None:
+        try:
+            self._note(msgspec.json.decode(value, type=SagaState))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning(
+                "topic %s, partition %d: no state of a saga at offset %d: %s",
+                self._states.name,
+                self._index,
+                offset,
+                error,
+            )
 
     def _note(self, state: SagaState) -> None:
         if state.status.is_final:

@@ -18,10 +18,12 @@ from posthouse.client.positions import Start
 from posthouse.client.reading import Fetched, Message
 from posthouse.client.security import OPEN, Security
 from posthouse.consistency.errors import BadSaga, Superseded
+from posthouse.consistency.refusals import is_about_messages
 from posthouse.consistency.saga.definition import Saga
 from posthouse.consistency.saga.events import decode
-from posthouse.consistency.saga.machine import Machine
+from posthouse.consistency.saga.machine import Change, Machine
 from posthouse.consistency.saga.partition import SagaPartition
+from posthouse.consistency.saga.state import SagaState
 from posthouse.consistency.saga.timers import Timers
 from posthouse.consistency.saga.topics import PARTITIONS, create_topics
 
@@ -123,11 +125,12 @@ class _Session:
 
     def _handle_all(self, fetched: Fetched) -> bool:
         """False if it stopped in between."""
-        partition = self._partition(fetched.partition)
+        self._partition(fetched.partition)
         for message in fetched.messages():
             if self._stop.is_set():
                 self._reading.finish(fetched, message.offset)
                 return False
+            partition = self._partitions.get(fetched.partition) or self._partition(fetched.partition)
             self._handle(partition, message)
         return True
 
@@ -157,10 +160,30 @@ class _Session:
         id = message.key.decode(errors="replace")
         if partition.is_finished(id):
             return
-        change = self._machine.handle(id, partition.state(id), event)
+        state = partition.state(id)
+        change = self._machine.handle(id, state, event)
         if change is None:
             return
+        try:
+            self._note(partition, message, change)
+        except ClientError as error:
+            if not is_about_messages(error):
+                raise
+            self._note_refused(message, state, error)
+
+    def _note(self, partition: SagaPartition, message: Message, change: Change) -> None:
         for later in change.later:
-            self._timers.schedule(id, later)
+            self._timers.schedule(change.state.id, later)
         partition.commit(message.offset, change)
         self.changes += 1
+
+    def _note_refused(self, message: Message, state: SagaState | None, error: ClientError) -> None:
+        """What a step has sent or returned, or what a saga was started with, cannot be written: that must not
+        hold up other sagas."""
+        self._partitions.pop(message.partition).close()
+        if state is None:
+            log.error("saga %s: %r cannot be started: %s", self._saga.name, message.key, error)
+            return
+        log.error("saga %s: %s: step %s: %s", self._saga.name, state.id, state.step, error)
+        reason = f"what step {state.step!r} has sent or returned is refused: {error}"
+        self._note(self._partition(message.partition), message, self._machine.failed(state, reason))

@@ -47,6 +47,7 @@ _TAGS: dict[str, str] = {
     "half-messages": "Messages that are visible when their producer has committed them.",
     "queues": "Queues of AMQP clients, and their messages.",
     "records": "Records of topics.",
+    "sagas": "Steps of several services, and what takes them back: how far they are.",
     "topics": "Topics, their partitions and settings.",
     "transactions": "Transactions of producers.",
     "webhooks": "Messages that are pushed to HTTP endpoints.",

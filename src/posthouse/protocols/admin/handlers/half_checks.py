@@ -96,7 +96,7 @@ def _base64(data: bytes | None) -> str | None:
 
 HALF_CHECKS: Final = Endpoint(
     method="GET",
-    path="/v1/half-messages/checks",
+    path="/v1/half-messages/checks/{group}",
     summary="Take the half messages that a producer of a group is to decide, or wait for them",
     tag="half-messages",
     description="Who asks counts as a connected producer of the group while the call waits, and for 10 s "
