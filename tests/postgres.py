@@ -184,7 +184,7 @@ def running_server(*options: str) -> Iterator[PostgresServer]:
 def new_database(server: PostgresServer, template: str = "template1") -> Iterator[str]:
     """The address of a new database, dropped at the end."""
     name = "t" + os.urandom(6).hex()
-    # To copy files takes less than to write all blocks to the write-ahead log. Before 15 there was nothing else.
+    # Copied files cost less than a log of every block. Before 15 there was no choice.
     strategy = " STRATEGY file_copy" if server.version >= 15 else ""
     server.execute(f"CREATE DATABASE {name} TEMPLATE {template}{strategy}")
     try:
