@@ -181,7 +181,9 @@ explore: $(BIN)/.dev  ## the models and properties with new examples, ROUNDS tim
 	    tests/storage/test_storage_model.py tests/storage/test_compaction_model.py \
 	    tests/storage/shared/test_shared_storage_model.py tests/storage/shared/test_against_memory.py \
 	    tests/broker/filters tests/broker/groups tests/broker/transactions tests/broker/queues tests/broker/routing \
-	    tests/broker/schedule tests/broker/subscriptions tests/records || exit 1; done
+	    tests/broker/schedule tests/broker/subscriptions tests/broker/key_index tests/records \
+	    tests/protocols/kafka/codec tests/protocols/amqp/codec tests/protocols/amqp/mapping \
+	    tests/protocols/rocketmq/codec tests/protocols/rocketmq/grpc/messages || exit 1; done
 
 torture: MINUTES ?= 10
 KINDS ?=

@@ -18,6 +18,7 @@ from hypothesis import settings
 from posthouse.settings import Settings
 from tests.long import skip_long
 from tests.postgres import PostgresServer, migrated_server
+from tests.rewriting import import_share
 from tests.stored import IS_SHARED, shared_places
 from tests.surroundings import isolate
 
@@ -56,6 +57,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     from tests.distribution import LongestFirst  # needs pytest-xdist
 
     return LongestFirst(config, log)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    import_share(session.config)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -30,7 +30,30 @@ LONGEST: Final = (
     "tests/broker/queues/test_queue_model.py",
 )
 """Groups, and files without one, in the order in which they begin. The others follow, most tests first."""
+WITH_PROCESSES: Final = (
+    "tests/bench",
+    "tests/cli",
+    "tests/clients",
+    "tests/cluster",
+    "tests/consistency",
+    "tests/crash",
+    "tests/frameworks",
+    "tests/hostile",
+    "tests/simulation",
+    "tests/spark",
+    "tests/storage/shared",
+    "tests/tools",
+    "tests/torture",
+)
+"""Where one test may take long: servers, brokers and clients are started. These files begin before those
+whose tests only call functions: the last files to begin are short then."""
 _RANKS: Final = {name: rank for rank, name in enumerate(LONGEST)}
+
+
+def rank(scope: str) -> int:
+    if scope in _RANKS:
+        return _RANKS[scope]
+    return len(_RANKS) + (not scope.startswith(tuple(f"{each}/" for each in WITH_PROCESSES)))
 
 
 class LongestFirst(LoadGroupScheduling):  # type: ignore[misc]
@@ -43,6 +66,6 @@ class LongestFirst(LoadGroupScheduling):  # type: ignore[misc]
 
     def _assign_work_unit(self, node: Any) -> None:
         if not any(self.assigned_work.values()):  # the first one: the queue has just been made
-            units = sorted(self.workqueue.items(), key=lambda unit: _RANKS.get(unit[0], len(_RANKS)))
+            units = sorted(self.workqueue.items(), key=lambda unit: rank(unit[0]))
             self.workqueue = OrderedDict(units)
         super()._assign_work_unit(node)

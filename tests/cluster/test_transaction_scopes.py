@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from posthouse.model.scopes import COORDINATOR, scope_of_namespace, scope_of_transactional_id
 from posthouse.node import Node
-from tests.cluster.nodes import nodes
+from tests.cluster.nodes import CALM, nodes
 from tests.cluster.scope_moves import holds, hurry, know_holders, move_scope
 
 pytestmark = pytest.mark.timeout(240)
@@ -25,9 +25,9 @@ _QUEUE = "feed"
 
 @pytest.fixture
 async def made(url: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[Node]]:
-    """The first coordinates."""
+    """The first coordinates. None loses its lease, as clients of AMQP would have to connect again then."""
     hurry(monkeypatch)
-    async with nodes(url, "a", "b", "c") as running:
+    async with nodes(url, "a", "b", "c", times=CALM) as running:
         await know_holders(running)
         yield running
 

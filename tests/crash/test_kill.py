@@ -18,7 +18,7 @@ _CONFIG = {"internal.segment.bytes": "65536"}
 
 
 @pytest.mark.timeout(1200 if IS_SHARED else 420)  # commits and starts take longer on a database
-@pytest.mark.parametrize("rounds", [12, pytest.param(50, marks=pytest.mark.long)])
+@pytest.mark.parametrize("rounds", [8, pytest.param(50, marks=pytest.mark.long)])
 def test_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path, rounds: int) -> None:
     random = Random(4711)
     recorder = Recorder()
@@ -27,7 +27,7 @@ def test_kills_lose_nothing_acknowledged_and_nothing_seen(tmp_path: Path, rounds
         with broker(tmp_path) as process:
             if number == 0:
                 create_topics(process.bootstrap, TOPIC, config=_CONFIG)
-            elif number % 10 == 0:
+            elif number % 10 == 4:
                 _judge(recorder, process)
             load = clients.start(process.bootstrap, number)
             recorder.wait_for_more({Send: random.randrange(1, 800), Poll: 1})

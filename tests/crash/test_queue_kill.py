@@ -15,7 +15,7 @@ from tests.crash.queue_load import QUEUES, QueueLoad, declare
 from tests.crash.served import broker, forget
 from tests.stored import IS_SHARED
 
-ROUNDS = int(os.environ.get("POSTHOUSE_QUEUE_KILLS", "12"))
+ROUNDS = int(os.environ.get("POSTHOUSE_QUEUE_KILLS", "8"))
 
 
 @pytest.mark.timeout(60 + 20 * ROUNDS)

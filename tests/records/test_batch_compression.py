@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from posthouse.model.errors import CorruptBatch, InvalidConfig, RecordTooLarge
 from posthouse.records.compression import Codec, compress, decompress
 from posthouse.records.zstd_frames import are_whole_frames
+from tests.examples import examples
 
 CODECS = list(Codec)
 REAL_CODECS = CODECS[1:]
@@ -39,7 +40,7 @@ def test_round_trip_with_a_cap_of_exactly_the_size(codec: Codec, data: bytes) ->
             decompress(codec, packed, max_output=0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(codec=st.sampled_from(CODECS), data=st.binary(max_size=5000), repeat=st.integers(1, 40))
 def test_round_trip_of_anything(codec: Codec, data: bytes, repeat: int) -> None:
     data *= repeat
@@ -101,7 +102,7 @@ def test_zstd_without_content_size_in_several_frames_with_checksum_and_skippable
         decompress(Codec.ZSTD, packed + b"tail", max_output=MIB)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     data=st.binary(max_size=300),
     repeat=st.sampled_from([1, 7, 1000]),
@@ -155,14 +156,14 @@ def test_bytes_after_the_stream_are_corrupt(codec: Codec) -> None:
         decompress(codec, compress(codec, TEXT) + b"\1\2\3", max_output=MIB)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(codec=st.sampled_from(REAL_CODECS), data=st.binary(max_size=300))
 def test_garbage_raises_domain_errors_only(codec: Codec, data: bytes) -> None:
     with contextlib.suppress(CorruptBatch, RecordTooLarge):
         assert len(decompress(codec, data, max_output=1000)) <= 1000
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     codec=st.sampled_from(REAL_CODECS),
     edits=st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),

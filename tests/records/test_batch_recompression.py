@@ -11,6 +11,7 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec
 from posthouse.records.recompression import STORED_CODEC, level_of, recompressed
 from posthouse.records.record import body_of, iter_records
+from tests.examples import examples
 
 CODECS = st.sampled_from(Codec)
 NO_LIMIT = 2**31 - 1
@@ -34,7 +35,7 @@ def built(codec: Codec, *values: bytes) -> bytearray:
     return builder.build()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(records=RECORDS, before=CODECS, after=CODECS, transactional=st.booleans())
 def test_records_are_untouched(
     records: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]],

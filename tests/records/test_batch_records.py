@@ -22,6 +22,7 @@ from posthouse.records.builder import BatchBuilder
 from posthouse.records.compression import Codec, compress
 from posthouse.records.record import Record, decode_batches, iter_records
 from posthouse.records.varint import read_varint, read_varlong, write_varint
+from tests.examples import examples
 
 CODECS = st.sampled_from(list(Codec))
 NOW = 1_700_000_000_000
@@ -58,7 +59,7 @@ def raw_batch(
 GOOD = b"\0" + zigzag(0, 0, -1, 1) + b"v" + zigzag(0)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(codec=CODECS, records=record_lists, base_offset=st.integers(0, 2**62))
 def test_what_is_built_is_read_back(
     codec: Codec,
@@ -264,7 +265,7 @@ def test_control_batches_are_skipped_unless_asked_for() -> None:
     assert [record.offset for record in decode_batches(log, include_control=True)] == [0, 1, 2]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(body=st.binary(max_size=200), count=st.integers(0, 5), codec=st.integers(0, 7), raw=st.binary())
 def test_arbitrary_bytes_raise_domain_errors_only(body: bytes, count: int, codec: int, raw: bytes) -> None:
     for batch in (raw_batch(body, count=count, last_delta=4, codec=codec), raw):
@@ -274,7 +275,7 @@ def test_arbitrary_bytes_raise_domain_errors_only(body: bytes, count: int, codec
             list(decode_batches(batch, include_control=True, max_output=1000))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(codec=CODECS, edits=st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 255)), max_size=5))
 def test_damaged_batches_raise_domain_errors_only(codec: Codec, edits: list[tuple[int, int]]) -> None:
     builder = BatchBuilder(codec)

@@ -12,6 +12,7 @@ from posthouse.records import batch as b
 from posthouse.records.columns import ColumnBuffers, Kernel, Wanted
 from posthouse.records.compression import Codec
 from posthouse.records.record import iter_records
+from tests.examples import examples
 from tests.records.column_rows import (
     EVERYTHING,
     MAX_INT64,
@@ -89,7 +90,7 @@ def test_offsets_beyond_64_bits_are_a_corrupt_batch(kernel: Kernel) -> None:
 
 
 @kernels
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     rows=record_lists,
     codec=st.sampled_from([Codec.NONE, Codec.NONE, Codec.NONE, Codec.LZ4, Codec.SNAPPY]),
@@ -131,7 +132,7 @@ def test_mutated_batches_give_the_records_or_an_error(
 
 
 @kernels
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     body=st.binary(max_size=120),
     count=st.integers(-1, 20) | st.integers(-(2**31), 2**31 - 1),

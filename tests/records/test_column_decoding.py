@@ -14,6 +14,7 @@ from posthouse.records.compression import Codec
 from posthouse.records.record import Record, body_of, iter_records
 from posthouse.records.spans import iter_spans, with_records
 from posthouse.records.varint import write_varint
+from tests.examples import examples
 from tests.records.column_rows import (
     EVERYTHING,
     KERNELS,
@@ -31,7 +32,7 @@ from tests.records.column_rows import (
 
 
 @kernels
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     batches=st.lists(
         st.tuples(record_lists, st.sampled_from(list(Codec)), st.sampled_from(list(TimestampType))),
@@ -69,7 +70,7 @@ def test_columns_hold_what_the_records_hold(
 
 
 @kernels
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows=record_lists, wanted=wanted_columns)
 def test_only_wanted_columns_are_built(
     kernel: Kernel, rows: list[tuple[bytes | None, bytes | None, tuple[()], int]], wanted: Wanted
@@ -131,7 +132,7 @@ def test_times_beyond_what_microseconds_hold_become_the_last_one(kernel: Kernel)
 
 
 @kernels
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(names=st.lists(st.binary(max_size=12) | st.text(max_size=12).map(str.encode), min_size=1, max_size=6))
 def test_header_names_that_are_not_utf8_get_replacement_characters(
     kernel: Kernel, names: list[bytes]

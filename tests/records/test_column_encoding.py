@@ -15,6 +15,7 @@ from posthouse.records.column_batches import EncodedBatch, encode_batches
 from posthouse.records.columns import Kernel
 from posthouse.records.compression import Codec
 from posthouse.records.record import body_of, iter_records
+from tests.examples import examples
 from tests.records.column_rows import KERNELS, NOW, binary_column, headers, kernels, payloads
 
 
@@ -51,7 +52,7 @@ columned_rows = st.lists(
 
 
 @kernels
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     rows=columned_rows,
     start=st.integers(0, 17),
@@ -108,7 +109,7 @@ def check_headers(encoded: list[EncodedBatch], codec: Codec, max_bytes: int) -> 
 
 
 @pytest.mark.skipif(len(KERNELS) == 1, reason="the kernel was not compiled")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(rows=columned_rows, max_bytes=st.integers(0, 3000))
 def test_both_kernels_encode_the_same_bytes(
     rows: list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...] | None, int]],

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from posthouse.records.column_batches import group_rows, partitions_of
 from posthouse.records.columns import Kernel
 from posthouse.records.partitioner import partition_of
+from tests.examples import examples
 from tests.records.column_rows import binary_column, kernels
 
 
 @kernels
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     keys=st.lists(st.none() | st.binary(max_size=40), max_size=40),
     partitions=st.integers(1, 2**31 - 1) | st.integers(1, 12),

@@ -13,6 +13,7 @@ from posthouse.records.compression import Codec
 from posthouse.records.header_section import decode_section, encode_section
 from posthouse.records.raw import NO_HEADERS, iter_raw
 from posthouse.records.record import body_of, iter_records
+from tests.examples import examples
 
 NOW = 1_700_000_000_000
 
@@ -23,7 +24,7 @@ times = st.integers(NOW - 100, NOW + 100_000) | st.integers(-1, 2**63 - 1)
 records = st.lists(st.tuples(payloads, payloads, headers, times), min_size=1, max_size=200)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     records,
     st.sampled_from(list(Codec)),
@@ -64,7 +65,7 @@ def _decoded(section: bytes) -> list[tuple[str, bytes | None]]:
     return [(name.decode(), value) for name, value in decode_section(section)]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=200), st.integers(1, 20), st.integers(0, 5), st.integers(0, 25))
 def test_nonsense_is_an_error_or_comes_to_an_end(body: bytes, count: int, first: int, end: int) -> None:
     builder = BatchBuilder()
@@ -78,7 +79,7 @@ def test_nonsense_is_an_error_or_comes_to_an_end(body: bytes, count: int, first:
     assert all(first <= each.offset < end for each in found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(records, st.data())
 def test_what_is_cut_off_is_an_error(
     made: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]], data: st.DataObject

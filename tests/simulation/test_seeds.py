@@ -28,15 +28,15 @@ def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_sixty_seeds_keep_every_promise() -> None:
-    done = simulate("--seeds", "60", "--seed", "1")
+def test_thirty_seeds_keep_every_promise() -> None:
+    done = simulate("--seeds", "30", "--seed", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "60 seeds in" in done.stdout
+    assert "30 seeds in" in done.stdout
     assert " 0 seeds with anomalies" in done.stdout
 
 
 def test_a_seed_happens_again_exactly_as_before() -> None:
-    for seed in (2, 17, 40):
+    for seed in (2, 17):
         first, second = run(seed, keep_trace=True), run(seed, keep_trace=True)
         assert first.trace == second.trace
         assert first.digest == second.digest
@@ -44,9 +44,7 @@ def test_a_seed_happens_again_exactly_as_before() -> None:
 
 
 def test_a_seed_is_the_same_in_another_process() -> None:
-    first, second = simulate("--replay", "5"), simulate("--replay", "5")
-    assert "digest" in first.stdout
-    assert first.stdout == second.stdout
+    assert run(5).digest in simulate("--replay", "5").stdout
 
 
 def test_seeds_differ() -> None:
@@ -67,7 +65,7 @@ def test_the_trace_says_what_happened() -> None:
         assert expected in trace
 
 
-FIRST = {"open-door": 60}
+FIRST = {"open-door": 64, "durability-os": 2, "ignored-sync-error": 3}
 """Seeds to begin with, where those before are known not to show it."""
 
 

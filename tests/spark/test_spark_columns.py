@@ -35,6 +35,7 @@ from posthouse.records.spans import iter_spans, with_records
 from posthouse.spark.columns import BatchDecoder
 from posthouse.spark.rows import place_rows, record_columns
 from posthouse.spark.schema import arrow_schema, source_schema
+from tests.examples import examples
 
 NOW = 1_700_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -88,7 +89,7 @@ records = st.builds(Record, st.just(0), st.integers(-1, 2 * NOW), payloads, payl
 
 
 @kernels
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     batches=st.lists(st.tuples(st.lists(records, min_size=1, max_size=12), st.sampled_from(list(Codec)))),
     max_rows=st.integers(1, 20),

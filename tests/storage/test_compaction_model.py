@@ -20,6 +20,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.files.verify import Verification
 from posthouse.storage.operations import Append, Trim
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.compacted import Writer, compacted_topic, marker, put, read_committed, read_records
 from tests.storage.stores import crash_copy
 
@@ -324,7 +325,7 @@ def _is_marker(place: TimestampedOffset | None, found: dict[int, Record]) -> boo
 
 TestCompactionModel = CompactionMachine.TestCase
 TestCompactionModel.settings = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -11,6 +11,7 @@ from hypothesis.stateful import initialize, rule
 
 from posthouse.storage.files.engine import FileStorage
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.batches import make_topic
 from tests.storage.log_machine import LogMachine
 from tests.storage.stores import crash_copy
@@ -93,7 +94,7 @@ class StorageMachine(LogMachine):
 
 TestStorageModel = StorageMachine.TestCase
 TestStorageModel.settings = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

@@ -16,6 +16,8 @@ from tests.torture.rocket_grpc.workload import GrpcWorkload
 pytestmark = [pytest.mark.xdist_group("torture"), pytest.mark.timeout(180)]
 
 ROUNDS = 2
+"""With the first workload: the second begins with what the first has left behind. The other workloads have
+one here, and hundreds in `make torture`."""
 _SEED = 4711
 _WITH_GRPC = {"kill", "disk-full"}
 """Kinds that are tried with consumers of gRPC. The others have them in `make torture`: a round of theirs is
@@ -49,9 +51,10 @@ async def test_nothing_promised_is_broken(entry: Entry, place: Path) -> None:
         if is_grpc and entry.name not in _WITH_GRPC:
             continue
         directory = place / str(number)
-        verdict = await run_campaign(entry.make(), workload, directory, rounds=ROUNDS, seed=_SEED + number)
+        rounds = ROUNDS if number == 0 else 1
+        verdict = await run_campaign(entry.make(), workload, directory, rounds=rounds, seed=_SEED + number)
         assert verdict.anomalies == []
-        assert verdict.rounds == ROUNDS
+        assert verdict.rounds == rounds
         assert verdict.faults, "the fault never happened"
 
 

@@ -20,6 +20,7 @@ from posthouse.broker.access.scram import (
 )
 from posthouse.model.errors import InvalidCredential, LoginFailed
 from posthouse.model.scram import Mechanism
+from tests.examples import examples
 
 PASSWORD = "päss, word="
 NOTHING = Verifier(Mechanism.SHA_256, b"salt", MIN_ITERATIONS, bytes(32), bytes(32))
@@ -195,7 +196,7 @@ def test_every_login_has_its_own_nonce() -> None:
     assert len({exchange().first(first) for _ in range(20)}) == 20
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.data())
 def test_whatever_comes_is_answered_or_refused(data: st.DataObject) -> None:
     """What is sent is mostly nearly right, and never gets in."""

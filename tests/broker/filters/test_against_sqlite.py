@@ -8,6 +8,7 @@ from hypothesis import given, settings
 
 from posthouse.broker.filters.sql import compile_sql
 from tests.broker.filters.oracle import NAMES, Oracle
+from tests.examples import examples
 
 oracle = Oracle()
 
@@ -132,13 +133,13 @@ def check(said: Said, properties: dict[str, str], tag: str | None) -> None:
     assert compile_sql(f"NOT ({said.ours})").matches(properties, tag) is (value is False), said
 
 
-@settings(max_examples=1200)
+@settings(max_examples=examples(1200))
 @given(simple, messages, tags)
 def test_single_conditions(said: Said, properties: dict[str, str], tag: str | None) -> None:
     check(said, properties, tag)
 
 
-@settings(max_examples=700)
+@settings(max_examples=examples(700))
 @given(conditions, messages, tags)
 def test_conditions(said: Said, properties: dict[str, str], tag: str | None) -> None:
     check(said, properties, tag)

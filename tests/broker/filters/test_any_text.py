@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from posthouse.broker.filters.sql import compile_sql
 from posthouse.broker.filters.tags import compile_tags
 from posthouse.model.errors import InvalidFilter
+from tests.examples import examples
 
 words = st.sampled_from(
     [
@@ -32,7 +33,7 @@ mutated = st.builds(
 messages = st.dictionaries(st.sampled_from(["a", "b", "c", "vip"]), st.text() | words)
 
 
-@settings(max_examples=1200)
+@settings(max_examples=examples(1200))
 @given(soup | mutated | st.text() | st.text(st.characters(codec=None)), messages, st.none() | st.text())
 def test_sql(expression: str, properties: dict[str, str], tag: str | None) -> None:
     try:

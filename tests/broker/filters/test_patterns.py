@@ -6,6 +6,7 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 from posthouse.broker.filters.patterns import matcher, parse_pattern
+from tests.examples import examples
 
 
 def is_like(text: str, pattern: str) -> bool:
@@ -20,13 +21,13 @@ def is_like(text: str, pattern: str) -> bool:
     return rest(0, 0)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(st.text("ab", max_size=14), st.text("ab%_", max_size=9))
 def test_like(text: str, pattern: str) -> None:
     assert matcher(parse_pattern(pattern, None))(text) is is_like(text, pattern)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(st.data(), st.text("ab\n🦊é", min_size=1, max_size=10))
 def test_a_text_is_like_itself_with_parts_left_out(data: st.DataObject, text: str) -> None:
     parts = [data.draw(st.sampled_from([character, "_", "%", f"%{character}%"])) for character in text]

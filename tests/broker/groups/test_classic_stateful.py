@@ -8,6 +8,7 @@ from posthouse.broker.groups.states import ClassicState
 from posthouse.model.errors import FencedInstance, NotCoordinator, RebalanceInProgress
 from tests.broker.groups.classic_clients import Group, SimulatedMember
 from tests.broker.groups.group_moves import move_classic
+from tests.examples import examples
 
 STEP = 0.5
 
@@ -123,4 +124,4 @@ def live(member: SimulatedMember) -> None:
 
 
 TestAnyGroup = AnyGroup.TestCase
-TestAnyGroup.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestAnyGroup.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)

@@ -9,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from posthouse.broker.groups.consumer import ConsumerState
 from tests.broker.groups.consumer_clients import SESSION, Group, SimulatedMember, settle, topic
 from tests.broker.groups.group_moves import move_consumer
+from tests.examples import examples
 
 
 class AnyGroup(RuleBasedStateMachine):
@@ -99,4 +100,4 @@ class AnyGroup(RuleBasedStateMachine):
 
 
 TestAnyGroup = AnyGroup.TestCase
-TestAnyGroup.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestAnyGroup.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)

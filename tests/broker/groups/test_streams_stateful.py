@@ -9,6 +9,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from posthouse.broker.groups.streams import StreamsState
 from posthouse.broker.groups.streams_assignor import NOTHING
 from tests.broker.groups.streams_clients import SESSION, Group, SimulatedMember, settle, topics_for
+from tests.examples import examples
 
 
 class AnyStreamsGroup(RuleBasedStateMachine):
@@ -89,4 +90,4 @@ class AnyStreamsGroup(RuleBasedStateMachine):
 
 
 TestAnyStreamsGroup = AnyStreamsGroup.TestCase
-TestAnyStreamsGroup.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestAnyStreamsGroup.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -20,6 +20,7 @@ from posthouse.storage.files.engine import FileStorage
 from posthouse.storage.operations import Trim
 from tests.broker.key_index.rig import IndexRig, indexed_topic, keyed, on_disk
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.stores import crash_copy, file_storage
 
 T = TypeVar("T")
@@ -223,7 +224,7 @@ class IndexMachine(RuleBasedStateMachine):
 
 TestKeyIndex = IndexMachine.TestCase
 TestKeyIndex.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -13,6 +13,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.ids import PartitionId, new_topic_id
 from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.operations import Refer, Run
+from tests.examples import examples
 from tests.storage.batches import make_topic
 
 SOURCES = [PartitionId(new_topic_id(), 0) for _ in range(3)]
@@ -70,7 +71,7 @@ async def check(steps: Sequence[tuple[Sequence[tuple[int, int, int]], float]]) -
 
 
 @given(STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_what_is_needed_is_never_left_out(steps: list[tuple[list[tuple[int, int, int]], float]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(needs_module, "SPANS", 3)

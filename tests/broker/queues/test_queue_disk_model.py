@@ -21,6 +21,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.storage.files.engine import FileStorage
 from tests.broker.queues.rig import PLAIN, Rig, running, tiny_segments
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.stores import crash_copy
 
 QUEUES = ("a", "b", "c")
@@ -254,7 +255,7 @@ def _order(value: bytes, name: str) -> tuple[int, int]:
 
 
 @given(STEPS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_what_is_not_settled_is_there(steps: list[tuple[Any, ...]]) -> None:
     with (
         pytest.MonkeyPatch.context() as patch,

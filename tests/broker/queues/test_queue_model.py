@@ -39,6 +39,7 @@ from tests.broker.queues.queue_ledger import (
 )
 from tests.broker.queues.queue_scene import WINDOW
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.faults import FaultyDisk
 from tests.storage.stores import crash_copy
 
@@ -93,7 +94,7 @@ LIMITS: dict[str, Any] = {
 
 def test_queues_in_memory() -> None:
     run_state_machine_as_test(
-        QueueMachine, settings=settings(max_examples=60, stateful_step_count=40, **LIMITS)
+        QueueMachine, settings=settings(max_examples=examples(60), stateful_step_count=40, **LIMITS)
     )
 
 

@@ -17,6 +17,7 @@ from posthouse.model.clock import ManualClock
 from tests.broker.queues.lazy_storage import LazyStorage
 from tests.broker.queues.rig import Rig, running, settle_turns
 from tests.broker.queues.stream_readers import Reader
+from tests.examples import examples
 from tests.storage.batches import make_batch
 
 SEGMENT = 30
@@ -207,7 +208,7 @@ async def run(limited: bool, plan: list[tuple[str, int | str]]) -> None:
         await world.life.aclose()
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(limited=st.booleans(), plan=steps)
 def test_streams_are_lists(limited: bool, plan: list[tuple[str, int | str]]) -> None:
     asyncio.run(run(limited, plan))

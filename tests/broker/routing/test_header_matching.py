@@ -14,6 +14,7 @@ from posthouse.broker.routing.headers import HeadersMatcher
 from posthouse.broker.routing.matcher import Bound
 from posthouse.model.errors import InvalidDefinition
 from tests.broker.routing.naive import headers_match, same
+from tests.examples import examples
 
 Table = dict[str, object]
 
@@ -155,7 +156,7 @@ modes = st.sampled_from(
 arguments = st.builds(lambda mode, table: {**mode, **table}, modes, tables)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(one=values, other=values)
 def test_values_agree(one: object, other: object) -> None:
     assert (comparable(one) == comparable(other)) is same(one, other)
@@ -163,7 +164,7 @@ def test_values_agree(one: object, other: object) -> None:
         assert hash(comparable(one)) == hash(comparable(other))
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(bindings=st.lists(arguments, max_size=10), messages=st.lists(tables, min_size=1, max_size=5))
 def test_agrees_with_the_naive_matcher(bindings: list[Table], messages: list[Table]) -> None:
     matcher = matcher_of(*bindings)

@@ -11,6 +11,7 @@ from posthouse.broker.routing.exchange import Exchange
 from posthouse.broker.routing.router import Headers, Router
 from posthouse.broker.routing.topic import TopicMatcher
 from tests.broker.routing.naive import Mailbox, NaiveRouter
+from tests.examples import examples
 
 EXCHANGES = ["w", "x", "y", "z"]
 QUEUES = ["a", "b", "a.b", "c"]
@@ -178,4 +179,4 @@ class AnyTopology(RuleBasedStateMachine):
 
 
 TestAnyTopology = AnyTopology.TestCase
-TestAnyTopology.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestAnyTopology.settings = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)

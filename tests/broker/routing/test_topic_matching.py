@@ -8,6 +8,7 @@ from posthouse.broker.routing.definitions import Binding
 from posthouse.broker.routing.matcher import Bound
 from posthouse.broker.routing.topic import TopicMatcher, TrieNode
 from tests.broker.routing.naive import topic_matches, words
+from tests.examples import examples
 
 
 def bound(number: int, pattern: bytes) -> Bound:
@@ -68,7 +69,7 @@ keys = st.lists(some_words, max_size=7).map(b".".join)
 patterns = st.lists(st.one_of(some_words, st.sampled_from([b"*", b"#", b"#"])), max_size=6).map(b".".join)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(patterns=st.lists(patterns, max_size=12), keys=st.lists(keys, min_size=1, max_size=8))
 def test_agrees_with_the_naive_matcher(patterns: list[bytes], keys: list[bytes]) -> None:
     matcher = matcher_of(*patterns)

@@ -12,6 +12,7 @@ from posthouse.broker.schedule.periods import (
     Period,
     period_for,
 )
+from tests.examples import examples
 
 TIMES = st.integers(0, LATEST_MS)
 DELAYS = st.integers(2, 47).flatmap(
@@ -19,7 +20,7 @@ DELAYS = st.integers(2, 47).flatmap(
 )
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(1000))
 @given(TIMES, DELAYS)
 def test_a_period_holds_what_is_put_into_it(now: int, delay: int) -> None:
     period = period_for(now + delay, now)

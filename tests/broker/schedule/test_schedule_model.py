@@ -18,6 +18,7 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import Unavailable
 from tests.broker.schedule.office import DAY, HOUR, MINUTE, SECOND, YEAR, Killed, Office
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 
 T = TypeVar("T")
 
@@ -204,7 +205,7 @@ class ScheduleMachine(RuleBasedStateMachine):
 
 TestSchedule = ScheduleMachine.TestCase
 TestSchedule.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

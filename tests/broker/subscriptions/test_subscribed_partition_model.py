@@ -14,6 +14,7 @@ from posthouse.model.errors import NotLeased
 from posthouse.model.ids import MemberId
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
+from tests.examples import examples
 
 QUEUE = b"q" * 16
 FIRST = 4090  # so that chunks of 4,096 are crossed
@@ -237,4 +238,4 @@ class SubscribedPartitionMachine(RuleBasedStateMachine):
 
 
 TestSubscribedPartition = SubscribedPartitionMachine.TestCase
-TestSubscribedPartition.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSubscribedPartition.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)

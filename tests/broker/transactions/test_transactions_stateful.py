@@ -14,6 +14,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from posthouse.model.errors import InvalidTransaction, ProducerFenced
 from tests.broker.transactions.producers import TIMEOUT_MS, Bench, Client
+from tests.examples import examples
 
 T = TypeVar("T")
 
@@ -230,5 +231,8 @@ class Transactions(RuleBasedStateMachine):
 
 TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(150),
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )

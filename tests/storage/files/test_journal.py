@@ -25,6 +25,7 @@ from posthouse.storage.files.journal.journal import (
 )
 from posthouse.storage.files.journal.reader import Frame, Gap, PutEntry, read_journal
 from posthouse.storage.files.system.disk import OsDisk
+from tests.examples import examples
 from tests.storage.faults import FaultyDisk
 
 DISK = OsDisk()
@@ -100,7 +101,7 @@ def test_a_missing_file_is_a_gap_even_if_nothing_follows(tmp_path: Path) -> None
     assert isinstance(gap, Gap) and gap.next == files[-1].first
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     contents=st.lists(st.binary(max_size=50) | st.just(FRAME_MAGIC * 9), min_size=2, max_size=9),
     where=st.floats(0, 1, exclude_max=True),

@@ -27,6 +27,7 @@ from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.engine import SharedStorage
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from posthouse.storage.spaces import Space
+from tests.examples import examples
 from tests.postgres import MIGRATED, PostgresServer, new_database
 from tests.storage.batches import make_topic
 from tests.storage.shared.opened import make_shared
@@ -170,7 +171,7 @@ def pair(postgres: PostgresServer) -> Iterator[Pair]:
         made.runner.close()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     groups=st.lists(st.lists(STEPS, min_size=1, max_size=5), min_size=1, max_size=4),
     inline_bytes=st.sampled_from([100, 10**6]),

@@ -17,6 +17,7 @@ from posthouse.storage.shared.reads.block_cache import BlockCache
 from posthouse.storage.shared.reads.block_files import BlockFiles
 from posthouse.storage.shared.reads.disk_cache import DiskCache
 from tests.directories import IN_MEMORY
+from tests.examples import examples
 from tests.storage.shared.faulty_objects import Fault, FaultyObjectStore
 
 SIZES = {"a": 1, "b": 64, "c": 65, "d": 1000, "e": 333}
@@ -97,7 +98,7 @@ def test_against_plain_bytes(steps: list[Step], seed: int, block_bytes: int, mor
     asyncio.run(run())
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(steps=steps, seed=st.integers(0, 2**32), disk_bytes=st.integers(0, 1000))
 def test_with_a_disk_below(steps: list[Step], seed: int, disk_bytes: int) -> None:
     async def run(directory: Path) -> None:

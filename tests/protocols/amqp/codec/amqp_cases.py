@@ -15,6 +15,7 @@ from posthouse.protocols.amqp.codec.errors import FrameError
 from posthouse.protocols.amqp.codec.events import METHOD, Event
 from posthouse.protocols.amqp.codec.framing import PROTOCOL
 from posthouse.protocols.amqp.codec.tables import Timestamp
+from tests.examples import examples
 
 FRAME_MAX = 4096
 COMMANDS: list[type[base.Frame]] = list(commands.INDEX_MAPPING.values())
@@ -22,8 +23,8 @@ COMMANDS: list[type[base.Frame]] = list(commands.INDEX_MAPPING.values())
 _FIXED = ("ticket", "capabilities", "insist", "out_of_band", "channel_id", "known_hosts", "cluster_id")
 
 
-def few(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def few(most: int) -> settings:
+    return settings(max_examples=examples(most), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def opened(*, frame_max: int = FRAME_MAX, max_body: int = 1 << 20) -> Decoder:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 from posthouse.protocols.kafka.codec.primitives import ZERO_UUID, Message
-from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case, few
+from tests.protocols.kafka.codec.codec_cases import REQUESTS, RESPONSES, Case
 from tools.kafka_codec.schema import Field, Struct, load
 
 with warnings.catch_warnings():
@@ -124,7 +124,7 @@ def _same_element(peer: Any, field: Field, ours: Any) -> bool:
 def test_request_written_by_kafka_python_is_read(case: Case) -> None:
     struct = load(case.range, case.version, case.side)
 
-    @few(8)
+    @case.few(8)
     @given(case.plain_values)
     def check(plain: dict[str, Any]) -> None:
         ours = case.to_ours(plain)
@@ -138,7 +138,7 @@ def test_request_written_by_kafka_python_is_read(case: Case) -> None:
 def test_response_is_what_kafka_python_writes_and_reads(case: Case) -> None:
     struct = load(case.range, case.version, case.side)
 
-    @few(8)
+    @case.few(8)
     @given(case.plain_values)
     def check(plain: dict[str, Any]) -> None:
         ours = case.to_ours(plain)

@@ -15,9 +15,7 @@ from tests.protocols.kafka.codec.codec_cases import NEWEST, REQUESTS, Case, few,
 
 DECODED = [
     # One function decodes all versions of a request: those between oldest and newest show little else.
-    case
-    if case.version in (case.range.min_version, case.range.max_version)
-    else pytest.param(case, marks=pytest.mark.long)
+    case if case.is_edge else pytest.param(case, marks=pytest.mark.long)
     for case in REQUESTS
 ] + [case for case in NEWEST if case.side == "response"]
 LIES = [

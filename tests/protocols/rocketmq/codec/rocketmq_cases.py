@@ -12,6 +12,7 @@ from posthouse.protocols.rocketmq.codec.commands import Command, Serialization
 from posthouse.protocols.rocketmq.codec.errors import BadFrame
 from posthouse.protocols.rocketmq.codec.frames import FrameDecoder
 from posthouse.protocols.rocketmq.codec.stored_messages import StoredMessage
+from tests.examples import examples
 
 JSON_SEND = (
     b"\x00\x00\x00\x8d"  # 141 bytes follow
@@ -36,8 +37,8 @@ BINARY_SEND = (
 )
 
 
-def few(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def few(most: int) -> settings:
+    return settings(max_examples=examples(most), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def frame(header: bytes, body: bytes = b"", serialization: int = 0) -> bytes:

@@ -11,7 +11,10 @@ from posthouse.protocols.rocketmq.grpc.messages.codes import Code
 from posthouse.protocols.rocketmq.grpc.messages.definition import Message
 from posthouse.protocols.rocketmq.grpc.messages.enums import MessageType, TransactionResolution
 from posthouse.protocols.rocketmq.grpc.messages.service import EndTransactionRequest
-from posthouse.protocols.rocketmq.grpc.messages.telemetry import RecoverOrphanedTransactionCommand
+from posthouse.protocols.rocketmq.grpc.messages.telemetry import (
+    RecoverOrphanedTransactionCommand,
+    TelemetryCommand,
+)
 from posthouse.protocols.rocketmq.grpc.messages.well_known import Duration
 from posthouse.testing import AsyncBroker
 from tests.protocols.rocketmq.grpc.conftest import StillBroker, client_of
@@ -181,6 +184,21 @@ async def test_who_has_no_stream_is_not_asked(still: StillBroker) -> None:
             await still.advance(CHECK_SECONDS)
         assert len(still.app.broker.half_messages) == 1
         async with client.telemetry() as telemetry:
+            await telemetry.settings(client.publishing("orders"))
+            await still.advance(CHECK_SECONDS)
+            assert (await asked(telemetry)).transaction_id == id
+
+
+async def test_the_first_message_of_a_stream_answers_its_settings(still: StillBroker) -> None:
+    """A client that comes back by another stream is known to send to the topic before it says so again."""
+    async with client_of(still) as client:
+        async with client.telemetry() as before:
+            await before.settings(client.publishing("orders"))
+        id = await prepare(client)
+        async with client.telemetry() as telemetry:
+            await telemetry.write(TelemetryCommand().encode())
+            await client.beat()  # by the same connection: the broker has the stream when it answers
+            await still.advance(CHECK_SECONDS)
             await telemetry.settings(client.publishing("orders"))
             await still.advance(CHECK_SECONDS)
             assert (await asked(telemetry)).transaction_id == id

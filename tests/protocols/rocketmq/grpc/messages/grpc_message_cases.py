@@ -16,6 +16,7 @@ from rocketmq.grpc_protocol import definition_pb2, service_pb2
 from posthouse.protocols.rocketmq.grpc.messages import definition, service, telemetry, well_known
 from posthouse.protocols.rocketmq.grpc.messages.fields import Field, Kind, Presence
 from posthouse.protocols.rocketmq.grpc.messages.proto_message import ProtoMessage
+from tests.examples import examples
 
 FILES: Final[tuple[FileDescriptor, ...]] = (definition_pb2.DESCRIPTOR, service_pb2.DESCRIPTOR)
 MESSAGES: Final = {
@@ -28,8 +29,8 @@ _WELL_KNOWN: Final = {"Timestamp": TheirTimestamp, "Duration": TheirDuration}
 """Of the generated classes, by our names for them."""
 
 
-def few(examples: int) -> settings:
-    return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
+def few(most: int) -> settings:
+    return settings(max_examples=examples(most), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def their_class(kind: type[ProtoMessage]) -> Any:

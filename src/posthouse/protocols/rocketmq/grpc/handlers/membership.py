@@ -56,9 +56,13 @@ class TelemetryStream:
         self._call = call
         self._session = session
         self.topics: tuple[Resource, ...] = ()
+        self.is_answered = False
+        """The client has the answer to its settings: it takes the first message of a stream for that."""
 
     def ask(self, id: int, message: HalfMessage) -> bool:
         """Only those who may write to the topic see what was sent to it, whatever topics they name."""
+        if not self.is_answered:
+            return False
         guard = self._session.guard
         if not all(guard.may(Operation.WRITE, Kind.TOPIC, topic) for topic in message.topics):
             return False
@@ -83,6 +87,7 @@ async def telemetry(call: BidiCall) -> None:
                 )
             answered = rpc.session.charges.timed(partial(_told, rpc, stream, data))
             if answered is not None:
+                stream.is_answered = True  # what is pushed from now on comes after it
                 await call.send(answered.encode())
     finally:
         if rpc.client.telemetry is stream:
