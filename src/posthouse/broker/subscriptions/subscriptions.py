@@ -158,8 +158,7 @@ class Subscriptions:
                 await self._partitions.add_group(group)
 
     def open(self, group: GroupId, partitions: Iterable[PartitionId]) -> None:
-        """Open partitions now, so that a subscription begins at their present end, not at that of the first
-        fetch."""
+        """Open partitions now: they begin at their present end, not at that of the first fetch."""
         known = self._partitions.of(group)
         for partition in partitions:
             if partition not in known:
@@ -291,11 +290,10 @@ class Subscriptions:
 
     def selection_changed(self, group: GroupId) -> None:
         """Members with selections have come or gone: what nobody wanted is looked at again."""
-        if group not in self._partitions:
-            return
-        for subscribed in self._partitions.of(group).values():
-            subscribed.forget_unwanted()
-        self._fetching.became_ready(group)
+        if group in self._partitions:
+            for subscribed in self._partitions.of(group).values():
+                subscribed.forget_unwanted()
+            self._fetching.became_ready(group)
 
     def release(
         self,
