@@ -10,6 +10,9 @@ from posthouse.broker.routing.table_values import from_json, to_json
 from posthouse.model.errors import DataDamaged
 
 _VERSION = 1
+_LATER = ("delivery_rate", "delivery_concurrency")
+"""Fields that earlier brokers do not know: stored only where they are set, because those refuse a definition with
+a field that they do not know."""
 
 
 class OverflowPolicy(StrEnum):
@@ -76,6 +79,9 @@ class QueueDefinition:
 
     def encode(self) -> bytes:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in _LATER:
+            if values[name] is None:
+                del values[name]
         values["arguments"] = to_json(dict(self.arguments))
         return json.dumps({"version": _VERSION, **values}, sort_keys=True).encode()
 
