@@ -11,8 +11,7 @@ from posthouse.model.errors import DataDamaged
 
 _VERSION = 1
 _LATER = ("delivery_rate", "delivery_concurrency")
-"""Fields that earlier brokers do not know: stored only where they are set, because those refuse a definition with
-a field that they do not know."""
+"""Fields that earlier brokers do not know, and therefore refuse: stored only where they are set."""
 
 
 class OverflowPolicy(StrEnum):
