@@ -100,7 +100,8 @@ SLOW := $(addprefix tests/broker/,routing/test_header_matching.py routing/test_r
         routing/test_topic_matching.py schedule/test_periods.py schedule/test_schedule_memory.py \
         schedule/test_schedule_power_cut.py transactions/test_two_phase_shared.py) \
     $(addprefix tests/protocols/,admin/metrics/test_many_objects.py admin/test_crowded.py admin/test_events.py \
-        admin/test_group_messages.py admin/test_openapi.py admin/test_record_stream.py \
+        admin/test_delayed_records.py admin/test_group_messages.py admin/test_half_checks.py \
+        admin/test_openapi.py admin/test_record_stream.py \
         admin/test_rabbitmqadmin.py admin/test_scale.py amqp/codec/test_amqp_against_pamqp.py \
         amqp/codec/test_amqp_hostile_input.py \
         amqp/codec/test_amqp_tables.py amqp/mapping/test_amqp_properties.py amqp/test_back_pressure.py \

@@ -23,6 +23,7 @@ OTHERS = frozenset(
         "KEY",
         "MECHANISM",
         "OUTBOX_DATABASE",
+        "OUTBOX_TO",
         "PASSWORD",
         "PASSWORD_FILE",
         "PROFILE",

@@ -232,7 +232,7 @@ def test_nobody_answers_or_lets_it_in(url: str, amqp: str) -> None:
             relay.send_all()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_relays_are_killed(url: str, amqp: str, channel: BlockingChannel, queue: str) -> None:
     """What comes again does not come before what it was sent with: without repetitions all is in order."""
     randomness = random.Random(3)

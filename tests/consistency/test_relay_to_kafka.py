@@ -189,7 +189,7 @@ def test_messages_that_are_refused_are_set_aside(url: str, kafka: str, topic: st
     assert name == small and "Kafka refuses" in reason
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_relays_are_killed(url: str, kafka: str, topic: str) -> None:
     randomness = random.Random(3)
     command = [sys.executable, "-m", "tests.consistency.relay_process", url, f"kafka://{kafka}"]
@@ -258,6 +258,8 @@ def test_urls(url: str, expected: dict[str, str]) -> None:
         ("kafka://", "has no addresses"),
         ("kafka://a/topic", "has no addresses"),
         ("kafka://a?acks=0", "'acks' is no parameter"),
+        ("kafka://a?ssl.nonsense=1", "the options of the target cannot be used: No such configuration"),
+        ("kafka://a?security.protocol=none", "the options of the target cannot be used: Invalid value"),
         ("amqp://", "has no host"),
         ("amqp://a?acks=0", "'acks' is no parameter"),
     ],

@@ -173,10 +173,11 @@ class _Deliveries:
 
 
 def _reason(error: BaseException) -> KafkaError:
-    """librdkafka's fatal errors are raised in the middle of callbacks, which Python takes for an error of
-    theirs."""
+    """A fatal error of librdkafka is raised in the middle of callbacks. Python takes it for an error of
+    theirs, or a callback has removed it: then only this is known, that the producer is of no use any more. To
+    open the shard again is right in any case."""
     cause = error if isinstance(error, KafkaException) else error.__cause__
     if not isinstance(cause, KafkaException):
-        raise error
+        return KafkaError(KafkaError._FENCED, "its producer has ended")
     reason: KafkaError = cause.args[0]
     return reason

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from posthouse.client.closable import Closable
-from posthouse.client.errors import ClientError, ProducerFenced
+from posthouse.client.errors import BadArgument, ClientError, ProducerFenced
 from posthouse.consistency.errors import BrokerAhead
 from posthouse.consistency.kafka_errors import client_error
 from posthouse.consistency.kafka_shard import PROGRESS_TOPIC, KafkaShard
@@ -30,7 +30,11 @@ class KafkaTarget(Closable):
     """Belongs to one thread."""
 
     def __init__(self, properties: Mapping[str, str], *, patience: float = PATIENCE) -> None:
-        """Those of librdkafka: addresses, TLS and logins. Connects when first used."""
+        """Those of librdkafka: addresses, TLS and logins. Connects when first used. Raises BadArgument."""
+        try:
+            self._admin = AdminClient(dict(properties), logger=log)
+        except KafkaException as error:
+            raise BadArgument(f"the options of the target cannot be used: {error.args[0].str()}") from None
         self._properties = properties
         self._patience = patience
         self._shards: dict[str, KafkaShard] = {}
@@ -105,7 +109,7 @@ class KafkaTarget(Closable):
 
     def _create_progress_topic(self) -> None:
         """Kafka takes offsets of topics only that it has."""
-        admin = AdminClient(dict(self._properties))
+        admin = self._admin
         try:
             if PROGRESS_TOPIC in admin.list_topics(timeout=self._patience).topics:
                 return

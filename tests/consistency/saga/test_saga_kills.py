@@ -38,7 +38,7 @@ def persistently(call: Any) -> Any:
             time.sleep(0.05)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(1800)
 def test_every_saga_ends_once(tmp_path: Path) -> None:
     path = str(tmp_path / "services.db")
     kafka, admin = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
