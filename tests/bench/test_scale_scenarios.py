@@ -17,7 +17,10 @@ from bench.scale.topics import topics
 TINY = Plan(connections=20, topics=700, records=200_000, rounds=1, seconds=0.4)
 
 
-@pytest.mark.parametrize(("scenario", "count"), [(idle, 21), (topics, 14), (history, 13), (overload, 38)])
+@pytest.mark.parametrize(
+    ("scenario", "count"),
+    [(idle, 21), (topics, 14), (history, 13), pytest.param(overload, 38, marks=pytest.mark.long)],
+)
 def test_a_scenario_has_its_rows(
     scenario: Callable[[Stage], Iterator[Row]],
     count: int,

@@ -70,20 +70,22 @@ def test_a_connection_that_offends_is_not_heard_for_a_while(target: Victim) -> N
 
 
 def test_another_address_does_not_wait(tmp_path: Path) -> None:
+    """There are so many offences that the address owes all it can, however long they take."""
     with victim(tmp_path, offender_wait_seconds=10) as target:
-        peers = [Peer(target.kafka_address) for _ in range(2 * int(FREE_SECONDS))]
+        peers = [Peer(target.kafka_address) for _ in range(4 * int(FREE_SECONDS))]
+        begun = time.monotonic()
         for peer in peers:
             peer.send(struct.pack(">i", -1))
         for peer in peers:
             assert peer.is_closed()
             peer.socket.close()
-        begun = time.monotonic()
+        greeted = time.monotonic()
         with KafkaPeer(target.kafka_address, NEIGHBOUR) as neighbour:
             neighbour.create_topic("neighbours")
-        assert time.monotonic() - begun < 8
+        assert time.monotonic() - greeted < 8
         with KafkaPeer(target.kafka_address) as same:
             same.create_topic("of-the-same-address")
-        assert time.monotonic() - begun > 8
+        assert time.monotonic() - begun > 9
 
 
 def test_who_wants_no_answer_and_is_cut_off_has_not_offended(tmp_path: Path) -> None:

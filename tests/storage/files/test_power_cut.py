@@ -18,6 +18,8 @@ from tests.storage.batches import append, make_topic, read_all
 from tests.storage.forgetful import ForgetfulDisk
 
 ROUNDS = 200
+SHORT = 80
+"""Of those, in every run of the tests."""
 PER_TEST = 20
 RECOVERY = (
     "posthouse.storage.files.recovery.tails",
@@ -139,7 +141,13 @@ def moved(disk: ForgetfulDisk, old: str, new: str) -> ForgetfulDisk:
     return disk
 
 
-@pytest.mark.parametrize("first", range(0, ROUNDS, PER_TEST))
+@pytest.mark.parametrize(
+    "first",
+    [
+        pytest.param(first, marks=[pytest.mark.long] * (first >= SHORT))
+        for first in range(0, ROUNDS, PER_TEST)
+    ],
+)
 async def test_what_was_acknowledged_survives_power_cuts(
     memory_path: Path, first: int, caplog: pytest.LogCaptureFixture
 ) -> None:
