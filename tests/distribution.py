@@ -44,6 +44,7 @@ WITH_PROCESSES: Final = (
     "tests/storage/shared",
     "tests/tools",
     "tests/torture",
+    "tests/webhooks",
 )
 """Where one test may take long: servers, brokers and clients are started. These files begin before those
 whose tests only call functions: the last files to begin are short then."""
