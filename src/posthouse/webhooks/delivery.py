@@ -21,6 +21,8 @@ class Delivery:
     timestamp: int
     attempt: int
     """1 for the first."""
+    unreadable: str | None = None
+    """Why it, and the rest of its batch, cannot be decoded: it is not sent, but made a dead letter."""
 
     @property
     def id(self) -> str:
