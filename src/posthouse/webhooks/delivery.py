@@ -52,4 +52,4 @@ class Source(Protocol):
         """Make it a dead letter, with these headers."""
 
     async def close(self) -> None:
-        """When it returns, all that was said is stored."""
+        """When it returns, all that was said is stored, and messages of a queue do not wait any more."""
