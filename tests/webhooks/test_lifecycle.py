@@ -1,11 +1,12 @@
 """Webhooks are created, changed, replayed and deleted while messages flow."""
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from posthouse.broker.webhooks.definition import Begin
+from posthouse.broker.webhooks.definition import Begin, Retries
 from posthouse.model.errors import (
     GroupNotEmpty,
     InvalidFilter,
@@ -15,7 +16,8 @@ from posthouse.model.errors import (
     WebhookExists,
 )
 from posthouse.testing import AsyncBroker
-from tests.webhooks.receivers import Reply, pushing_broker, receiver
+from posthouse.webhooks.pushing import Pushing
+from tests.webhooks.receivers import PATIENCE, Reply, pushing_broker, receiver
 from tests.webhooks.scenes import create_topic, lag, produce, until, webhook
 
 
@@ -96,6 +98,67 @@ async def test_a_changed_url_is_used_at_once_also_while_the_endpoint_is_down() -
         )
         await until(lambda: lag(broker) == 0)
         assert {each.body for each in right.received} == {b"%d" % number for number in range(20)}
+
+
+PATIENT = Retries(max_attempts=1000, first_delay_seconds=3000, longest_delay_seconds=3000)
+
+
+async def test_a_webhook_that_is_resumed_tries_at_once_what_waits() -> None:
+    works = False
+
+    async with (
+        pushing_broker() as started,
+        receiver(lambda _: Reply(status=200 if works else 500)) as endpoint,
+    ):
+        broker = started.app.broker
+        await create_topic(broker)
+        await broker.webhooks.create(webhook(endpoint.url, retries=PATIENT))
+        await produce(broker, (None, b"1"), (None, b"2"))
+        await endpoint.got(2)
+        await until(lambda: (state := broker.webhooks.state("hook")) is not None and state.retried == 2)
+        await broker.webhooks.pause("hook", "for now")
+        works = True
+        await broker.webhooks.resume("hook")
+        received = await endpoint.got(4)
+        assert {each.headers["posthouse-attempt"] for each in received[2:]} == {"2"}, "they count"
+        await until(lambda: lag(broker) == 0)
+
+
+@pytest.mark.parametrize("change", ["pause", "rate"])
+async def test_deleting_right_after_a_change_waits_for_requests(change: str) -> None:
+    """Their answers would settle messages of a new webhook with the name."""
+    answers = asyncio.Event()
+
+    async with (
+        pushing_broker() as started,
+        receiver(lambda _: Reply(before=answers.wait)) as endpoint,
+    ):
+        broker = started.app.broker
+        await create_topic(broker)
+        await broker.webhooks.create(webhook(endpoint.url))
+        await produce(broker, (None, b"1"))
+        await endpoint.got(1)
+        if change == "pause":
+            await broker.webhooks.pause("hook", "for now")
+        else:
+            await broker.webhooks.change(
+                "hook", lambda known: replace(known, target=replace(known.target, rate=5.0))
+            )
+        pusher = broker.webhooks._pusher
+        assert isinstance(pusher, Pushing)
+        pushed = pusher._pushed["hook"]
+        await until(lambda: pushed.stopping is not None)
+        stopping = pushed.stopping
+        assert stopping is not None
+        deleting = asyncio.create_task(broker.webhooks.delete("hook"))
+        await until(lambda: "hook" not in pusher._pushed)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not stopping.done() and not deleting.done()
+        answers.set()
+        async with asyncio.timeout(PATIENCE):
+            await deleting
+        assert stopping.done() and not stopping.cancelled()
 
 
 async def test_a_topic_that_is_gone_is_trouble_and_heals() -> None:

@@ -5,7 +5,10 @@ from typing import Any
 import aio_pika
 import pytest
 
+from posthouse.broker.queues.queue import Queue
+from posthouse.broker.webhooks.definition import Retries
 from posthouse.model.errors import InvalidWebhook, UnknownQueue
+from posthouse.webhooks import queue_source
 from tests.webhooks.receivers import Received, Reply, pushing_broker, receiver
 from tests.webhooks.scenes import create_topic, headers_of, lag, records, until, webhook
 
@@ -100,6 +103,40 @@ async def test_a_queue_with_an_order_by_key_keeps_it_while_requests_fail() -> No
         await until(lambda: lag(broker) == 0)
         assert endpoint.bodies == [b"0", b"0", *(b"%d" % number for number in range(10))]
         assert endpoint.most_in_flight == 1
+
+
+async def test_failed_messages_wait_without_bodies_in_bounded_number_and_end_with_the_webhook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queue_source, "_MOST_HELD", 3)
+    patient = Retries(max_attempts=1000, first_delay_seconds=3000, longest_delay_seconds=3000)
+    works = False
+
+    async with (
+        pushing_broker() as started,
+        receiver(lambda _: Reply(status=200 if works else 500)) as endpoint,
+        await aio_pika.connect(f"amqp://guest:guest@{started.amqp}/") as connection,
+    ):
+        broker = started.app.broker
+        channel = await connection.channel()
+        await channel.declare_queue("mails", durable=True)
+        queue = broker.namespaces.get("/").queues["mails"]
+        assert isinstance(queue, Queue)
+        for number in range(10):
+            message = aio_pika.Message(b"%d" % number)
+            await channel.default_exchange.publish(message, routing_key="mails")
+        hook = webhook(endpoint.url, topic=None, queue="mails", concurrency=1, retries=patient)
+        await broker.webhooks.create(hook)
+        await until(lambda: (state := broker.webhooks.state("hook")) is not None and state.retried == 3)
+        leased = [each for lane in queue.dispatcher.lanes for each in lane.leases.holders.values()]
+        assert [each.value for each in leased] == [None] * 3, "no more are taken"
+        await broker.webhooks.delete("hook")
+        assert (queue.leased_count, queue.message_count) == (0, 10)
+        works = True
+        await broker.webhooks.create(hook)
+        received = await endpoint.got(13)
+        assert sorted(each.body for each in received[3:]) == [b"%d" % number for number in range(10)]
+        await until(lambda: lag(broker) == 0)
 
 
 async def test_what_a_queue_cannot_do_is_refused() -> None:

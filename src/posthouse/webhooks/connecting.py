@@ -13,7 +13,7 @@ from urllib.parse import SplitResult
 from posthouse.model.errors import InvalidConfig
 from posthouse.webhooks.allowed_targets import AllowedTargets
 from posthouse.webhooks.failures import NoAnswer
-from posthouse.webhooks.http_connection import HttpConnection
+from posthouse.webhooks.http_connection import CountingReader, HttpConnection
 from posthouse.webhooks.resolving import Resolve
 
 _PORTS: Final = {"https": 443, "http": 80}
@@ -61,21 +61,26 @@ class Connector:
         last: Exception | None = None
         for address in addresses:
             try:
-                reader, writer = await asyncio.open_connection(
-                    address,
-                    place.port,
-                    ssl=self._tls() if place.has_tls else None,
-                    server_hostname=place.host if place.has_tls else None,
-                    limit=_LIMIT,
-                )
+                return await self._opened(place, address)
             except ssl.SSLError as error:
                 raise NoAnswer(f"TLS with {place.host_header} failed: {error}") from None
             except OSError as error:
                 last = error
-                continue
-            now = asyncio.get_running_loop().time()
-            return HttpConnection(reader, writer, place.host_header, now)
         raise NoAnswer(f"{place.host_header} cannot be connected to: {last}")
+
+    async def _opened(self, place: Place, address: str) -> HttpConnection:
+        loop = asyncio.get_running_loop()
+        reader = CountingReader(limit=_LIMIT, loop=loop)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+        transport, _ = await loop.create_connection(
+            lambda: protocol,
+            address,
+            place.port,
+            ssl=self._tls() if place.has_tls else None,
+            server_hostname=place.host if place.has_tls else None,
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        return HttpConnection(reader, writer, place.host_header, loop.time())
 
 
 def trusting(authorities: Path | None) -> Callable[[], ssl.SSLContext]:

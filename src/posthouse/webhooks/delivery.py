@@ -21,6 +21,8 @@ class Delivery:
     timestamp: int
     attempt: int
     """1 for the first."""
+    unreadable: str | None = None
+    """Why it, and the rest of its batch, cannot be decoded: it is not sent, but made a dead letter."""
 
     @property
     def id(self) -> str:
@@ -50,4 +52,4 @@ class Source(Protocol):
         """Make it a dead letter, with these headers."""
 
     async def close(self) -> None:
-        """When it returns, all that was said is stored."""
+        """When it returns, all that was said is stored, and messages of a queue do not wait any more."""

@@ -15,6 +15,7 @@ from random import Random
 from typing import Final
 
 from posthouse.broker.access.token_bucket import TokenBucket
+from posthouse.broker.queues.record_headers import WEBHOOK
 from posthouse.broker.webhooks.definition import Webhook
 from posthouse.broker.webhooks.state import CircuitState, Failure
 from posthouse.model.clock import Clock
@@ -74,10 +75,12 @@ class Endpoint:
         """A request has ended."""
         self.waits_until = 0.0
         """The endpoint has asked for it, by Retry-After."""
+        self._is_stopped = False
         self._run = asyncio.create_task(self._push_all(), name=f"webhook {webhook.name}")
 
     async def stop(self) -> None:
         """Requests under way have a few seconds; what they were about comes again otherwise."""
+        self._is_stopped = True
         self._run.cancel()
         await asyncio.gather(self._run, return_exceptions=True)
         self._give_back()
@@ -90,7 +93,7 @@ class Endpoint:
         self._sender.close()
 
     async def _push_all(self) -> None:
-        while True:
+        while not self._is_stopped:  # also if what it waited for has swallowed the cancellation
             try:
                 await self._push()
             except PosthouseError as error:
@@ -105,7 +108,11 @@ class Endpoint:
         """One request, once it may begin."""
         await self._cleared()
         if not self._ahead:
-            self._ahead += await self._source.take(self._most_ahead, _POLL_SECONDS, self._lock_seconds)
+            for each in await self._source.take(self._most_ahead, _POLL_SECONDS, self._lock_seconds):
+                if each.unreadable is None:
+                    self._ahead.append(each)
+                else:
+                    self._bury_unreadable(each, each.unreadable)
             self._tally.trouble = None
             return
         while len(self._requests) >= self._webhook.target.concurrency:
@@ -245,6 +252,15 @@ class Endpoint:
     def _bury(self, delivery: Delivery, outcome: Outcome) -> None:
         self._tally.dead += 1
         self._source.bury(delivery, outcome.notes(self._webhook.name, delivery.attempt))
+
+    def _bury_unreadable(self, delivery: Delivery, why: str) -> None:
+        name, place = self._webhook.name, f"{delivery.topic}-{delivery.place.index}"
+        reason = f"records of {place} from offset {delivery.offset} on cannot be decoded: {why}"
+        log.error("webhook %s: their batch is made a dead letter: %s", name, reason)
+        self._tally.dead += 1
+        self._tally.last_failure = Failure(at_ms=self._clock.now_ms(), reason=reason)
+        notes = [(WEBHOOK + b"name", name.encode()), (WEBHOOK + b"reason", reason.encode())]
+        self._source.bury(delivery, notes)
 
     def _done(self, request: asyncio.Task[None]) -> None:
         self._requests.discard(request)

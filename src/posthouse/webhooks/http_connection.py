@@ -26,22 +26,37 @@ class Stale(Exception):
     """A connection that was kept alive has ended before it answered: another one is worth a try."""
 
 
+class CountingReader(asyncio.StreamReader):
+    """Knows whether bytes have arrived that nobody has read yet."""
+
+    arrived = 0
+
+    def feed_data(self, data: bytes) -> None:
+        self.arrived += len(data)
+        super().feed_data(data)
+
+
 class HttpConnection:
     """Owned by one request at a time."""
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str, opened_at: float
+        self, reader: CountingReader, writer: asyncio.StreamWriter, host: str, opened_at: float
     ) -> None:
         self._reader = reader
         self._writer = writer
         self._host = host
         self._protocol = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
         self._answered = 0
+        self._read = 0
         self.opened_at = opened_at
         self.used_at = opened_at
 
     @property
     def is_usable(self) -> bool:
+        """What has arrived without a request, such as a 408 of a load balancer, would count as the answer to
+        the next one."""
+        if self._reader.arrived != self._read:
+            return False
         is_idle = self._protocol.states == {h11.CLIENT: h11.IDLE, h11.SERVER: h11.IDLE}
         return is_idle and not self._reader.at_eof() and not self._writer.is_closing()
 
@@ -88,6 +103,7 @@ class HttpConnection:
     async def _event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         while (event := self._protocol.next_event()) is h11.NEED_DATA:
             data = await self._reader.read(_READ_BYTES)
+            self._read += len(data)
             if not data and self._protocol.their_state is h11.SEND_RESPONSE:
                 raise EOFError
             self._protocol.receive_data(data)
@@ -114,7 +130,8 @@ class HttpConnection:
 
     def _go_on(self, *, is_whole: bool) -> None:
         states = self._protocol.states
-        if is_whole and states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
+        more, _ = self._protocol.trailing_data
+        if is_whole and not more and states == {h11.CLIENT: h11.DONE, h11.SERVER: h11.DONE}:
             self._protocol.start_next_cycle()
         else:
             self.close()

@@ -8,6 +8,7 @@ from random import Random
 
 from posthouse.broker.broker import Broker
 from posthouse.broker.subscriptions.key_order import KeyOrder
+from posthouse.broker.undisturbed import undisturbed
 from posthouse.broker.webhooks.checks import parsed_url
 from posthouse.broker.webhooks.definition import Webhook
 from posthouse.broker.webhooks.group_members import member_of
@@ -47,6 +48,8 @@ class _Pushed:
     tally: Tally = field(default_factory=Tally)
     order: KeyOrder | None = None
     endpoint: Endpoint | None = None
+    stopping: asyncio.Task[None] | None = None
+    """Of the endpoint."""
     webhook: Webhook | None = None
     """As the endpoint knows it."""
     following: asyncio.Task[None] | None = None
@@ -158,16 +161,23 @@ class Pushing:
             pushed.order = None
         elif pushed.order is None:
             pushed.order = KeyOrder()
-            # What is leased without an order would be overtaken.
-            subscriptions.release(webhook.group, member_of(webhook), count=False)
+        # Nothing is under way: what is leased waits for its next attempt. With a changed definition it is tried
+        # at once; and without an order, it would be overtaken.
+        subscriptions.release(webhook.group, member_of(webhook), count=None)
         if webhook.group in subscriptions:
             subscriptions.selection_changed(webhook.group)
         return TopicSource(self._broker, webhook, pushed.order)
 
     async def _end(self, pushed: _Pushed) -> None:
-        endpoint, pushed.endpoint, pushed.webhook = pushed.endpoint, None, None
-        if endpoint is not None:
-            await endpoint.stop()
+        """If it is cancelled the endpoint is stopped all the same, and the next call waits for that: requests
+        must not outlive the webhook."""
+        pushed.webhook = None
+        if pushed.endpoint is None:
+            return
+        if pushed.stopping is None:
+            pushed.stopping = asyncio.create_task(pushed.endpoint.stop())
+        await undisturbed(pushed.stopping)
+        pushed.endpoint = pushed.stopping = None
 
     async def _ended(self, pushed: _Pushed) -> None:
         if pushed.following is not None:

@@ -5,8 +5,10 @@ copied to the topic of the webhook's dead letters before they count as settled.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from posthouse.broker.broker import Broker
@@ -26,6 +28,17 @@ _BURY_AGAIN_SECONDS: Final = 10.0
 _MOST_BYTES: Final = 256 * 1024 * 1024
 """Of a dead letter: as large as any message of a queue, with its headers."""
 _BEYOND_DELAY_SECONDS: Final = 60.0
+_MOST_HELD: Final = 2000
+"""Messages that are on their way, or wait for their next attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """Until the next attempt of a message."""
+
+    queue: Queue
+    counts: bool
+    timer: asyncio.TimerHandle
 
 
 class QueueSource:
@@ -36,34 +49,70 @@ class QueueSource:
         self._webhook = webhook
         self._held: dict[Delivery, tuple[Queue, Message]] = {}
         self._burials: set[asyncio.Task[None]] = set()
+        self._waiting: dict[Message, _Waiting] = {}
+        self._let_go = asyncio.Event()
+        """A message is not held any more."""
 
     async def take(self, most: int, seconds: float, lock_seconds: float) -> list[Delivery]:
         queue = self._broker.webhooks.queue(self._webhook)
         if queue is None:
             raise UnknownQueue(f"there is no queue {self._webhook.queue!r}")
-        messages = await queue.poll(most, seconds, lease_seconds=lock_seconds)
+        if not self._room:
+            await self._room_came(seconds)
+        if not self._room:
+            return []
+        messages = await queue.poll(min(most, self._room), seconds, lease_seconds=lock_seconds)
         deliveries = [_delivery(each) for each in messages]
         self._held |= {each: (queue, message) for each, message in zip(deliveries, messages, strict=True)}
         return deliveries
+
+    @property
+    def _room(self) -> int:
+        return max(_MOST_HELD - len(self._held) - len(self._waiting), 0)
+
+    async def _room_came(self, seconds: float) -> None:
+        """Or the time is over."""
+        self._let_go.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._let_go.wait()
 
     def delivered(self, deliveries: Sequence[Delivery]) -> None:
         for each in deliveries:
             queue, message = self._held.pop(each)
             queue.ack([message])
+        self._let_go.set()
 
     def retry(self, deliveries: Sequence[Delivery], seconds: float, *, counts: bool) -> None:
         for each in deliveries:
             queue, message = self._held.pop(each)
-            queue.extend([message], seconds + _BEYOND_DELAY_SECONDS)
-            queue.release([message], count=counts, delay_ms=int(seconds * 1000))
+            if seconds > 0:
+                self._wait(queue, message, seconds, counts=counts)
+            else:
+                queue.release([message], count=counts)
+        self._let_go.set()
+
+    def _wait(self, queue: Queue, message: Message, seconds: float, *, counts: bool) -> None:
+        """It stays leased, without its body: thousands may wait for an hour."""
+        queue.extend([message], seconds + _BEYOND_DELAY_SECONDS)
+        message.value = None
+        timer = asyncio.get_running_loop().call_later(seconds, self._release, message)
+        self._waiting[message] = _Waiting(queue=queue, counts=counts, timer=timer)
+
+    def _release(self, message: Message) -> None:
+        waiting = self._waiting.pop(message)
+        self._let_go.set()
+        waiting.queue.release([message], count=waiting.counts)
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
         for each in deliveries:
             queue, message = self._held.pop(each)
             queue.release([message], count=False)
+        self._let_go.set()
 
     def bury(self, delivery: Delivery, notes: Sequence[tuple[bytes, bytes]]) -> None:
         queue, message = self._held.pop(delivery)
+        self._let_go.set()
         burial = asyncio.create_task(self._bury(queue, message, notes))
         self._burials.add(burial)
         burial.add_done_callback(self._burials.discard)
@@ -82,7 +131,7 @@ class QueueSource:
                 "webhook %s: a message of %s cannot be made a dead letter, it comes again: %s",
                 *(self._webhook.name, queue, error),
             )
-            queue.release([message], count=False, delay_ms=int(_BURY_AGAIN_SECONDS * 1000))
+            self._wait(queue, message, _BURY_AGAIN_SECONDS, counts=False)
         else:
             queue.ack([message])
 
@@ -130,6 +179,9 @@ class QueueSource:
         while self._burials:
             await asyncio.wait(self._burials)
             await asyncio.sleep(0)  # for the callbacks
+        for message, waiting in list(self._waiting.items()):
+            waiting.timer.cancel()
+            self._release(message)
 
 
 def _delivery(message: Message) -> Delivery:

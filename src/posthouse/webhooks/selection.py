@@ -5,15 +5,15 @@ from collections.abc import Hashable, Sequence
 from typing import Final
 
 from posthouse.broker.filters.filter import EVERYTHING, Filter
-from posthouse.broker.subscriptions.batches import Found
+from posthouse.broker.subscriptions.batches import Found, first_unreadable
 from posthouse.broker.subscriptions.key_order import KeyOrder
 from posthouse.broker.subscriptions.partition import SubscribedPartition
 from posthouse.broker.subscriptions.selection import Selected
-from posthouse.model.errors import CorruptBatch
+from posthouse.model.errors import BadRequest, CorruptBatch
 from posthouse.model.ids import PartitionId
-from posthouse.records.batch import iter_headers
+from posthouse.records.batch import BatchHeader, iter_headers
 from posthouse.records.header_section import decode_section
-from posthouse.records.raw import RawRecord, iter_raw
+from posthouse.records.raw import NO_HEADERS, RawRecord, iter_raw
 from posthouse.records.record import body_of
 from posthouse.webhooks.delivery import Header
 
@@ -25,10 +25,12 @@ _TAGS: Final = "TAGS"
 class SelectedRecord:
     """With its headers, which were decoded for the filter."""
 
-    __slots__ = ("headers", "record")
+    __slots__ = ("headers", "record", "unreadable")
 
-    def __init__(self, record: RawRecord) -> None:
+    def __init__(self, record: RawRecord, unreadable: str | None = None) -> None:
+        """`unreadable`: why it, and the rest of its batch, cannot be decoded."""
         self.record = record
+        self.unreadable = unreadable
         try:
             self.headers: Sequence[Header] = decode_section(record.headers)
         except CorruptBatch:
@@ -70,23 +72,32 @@ class WebhookSelection:
         first_wanted: int | None = None
         takes_all = self._wanted is EVERYTHING
         [(_, header)] = iter_headers(found.data)
-        for record in iter_raw(body_of(found.data, header), header, first, end):
-            offset = record.offset
-            if offset not in ready:
-                continue
-            selected = SelectedRecord(record)
-            if not takes_all and not selected.matches(self._wanted):
-                unwanted.append(offset)
-                continue
-            if first_wanted is None:
-                first_wanted = offset
-            if len(self.records) >= self._most or self._bytes >= _MOST_BYTES:
-                break
-            if self._order is not None and self._must_wait(self._order, partition, subscribed, record):
-                continue
-            self.records[partition, offset] = selected
-            self._bytes += len(record.value)
-            taken.append(offset)
+        try:
+            for record in iter_raw(body_of(found.data, header), header, first, end):
+                offset = record.offset
+                if offset not in ready:
+                    continue
+                selected = SelectedRecord(record)
+                if not takes_all and not selected.matches(self._wanted):
+                    unwanted.append(offset)
+                    continue
+                if first_wanted is None:
+                    first_wanted = offset
+                if len(self.records) >= self._most or self._bytes >= _MOST_BYTES:
+                    break
+                if self._order is not None and self._must_wait(self._order, partition, subscribed, record):
+                    continue
+                self.records[partition, offset] = selected
+                self._bytes += len(record.value)
+                taken.append(offset)
+        except BadRequest as error:
+            bad = first_unreadable(found.data, header)
+            assert bad is not None
+            unwanted += [offset for offset in found.offsets if offset > bad]
+            if bad in ready:  # otherwise its batch is a dead letter already, or deleted in part
+                self.records[partition, bad] = _unreadable(bad, header, error)
+                taken.append(bad)
+                first_wanted = bad if first_wanted is None else first_wanted
         return Selected(taken, unwanted, first_wanted)
 
     def _must_wait(
@@ -125,3 +136,8 @@ class WebhookSelection:
 
     def size(self, partition: PartitionId, offsets: Sequence[int]) -> int:
         return sum(len(self.records[partition, offset].record.value) for offset in offsets)
+
+
+def _unreadable(offset: int, header: BatchHeader, error: BadRequest) -> SelectedRecord:
+    """Stands for the rest of its batch, and is to be a dead letter."""
+    return SelectedRecord(RawRecord(offset, header.max_timestamp, None, b"", NO_HEADERS), str(error))

@@ -91,6 +91,7 @@ class TopicSource:
             headers=selected.headers,
             timestamp=record.timestamp,
             attempt=attempt,
+            unreadable=selected.unreadable,
         )
 
     def delivered(self, deliveries: Sequence[Delivery]) -> None:

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from posthouse.model.clock import ManualClock
 from tests.broker.queues.rig import running
 
@@ -30,6 +32,21 @@ async def test_a_poll_gives_up() -> None:
     async with running() as rig:
         queue = await rig.queue()
         assert await queue.poll(10, 0.02, lease_seconds=30) == []
+
+
+async def test_a_poll_that_is_cancelled_right_after_it_was_woken_ends() -> None:
+    async with running() as rig:
+        queue = await rig.queue()
+        pulling = queue.dispatcher.pulling
+        for turns in range(4):
+            waiting = asyncio.create_task(pulling.wait(30))
+            await asyncio.sleep(0)
+            pulling.wake()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if waiting.cancel():
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
 
 
 async def test_what_comes_back_wakes_a_poll() -> None:

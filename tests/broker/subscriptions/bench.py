@@ -1,5 +1,7 @@
 """A broker in memory with a topic and a subscription, as any protocol uses it."""
 
+from crc32c import crc32c
+
 from posthouse.broker.appending import Produced
 from posthouse.broker.broker import Broker
 from posthouse.broker.subscriptions.leases import Acknowledgement, LeasedRun, Verdict
@@ -10,7 +12,9 @@ from posthouse.model.clock import ManualClock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.ids import GroupId, MemberId
 from posthouse.model.topics import Topic
+from posthouse.records.batch import ATTRIBUTES_AT, CRC_AT
 from posthouse.records.builder import BatchBuilder
+from posthouse.records.compression import Codec
 from posthouse.settings import Settings
 from posthouse.storage.memory.engine import MemoryStorage
 
@@ -78,3 +82,14 @@ class Bench:
     ) -> PosthouseError | None:
         said = {self.partition: [Acknowledgement(first, last, [verdict], seconds, counts)]}
         return (await self.subscriptions.acknowledge(NAME, member, said))[self.partition]
+
+
+def damaged(*values: bytes) -> bytearray:
+    """A batch that is intact by its checksum, but is not compressed as its header says."""
+    builder = BatchBuilder()
+    for value in values:
+        builder.add(None, value, timestamp=1)
+    batch = builder.build()
+    batch[ATTRIBUTES_AT + 1] |= Codec.GZIP
+    batch[CRC_AT:ATTRIBUTES_AT] = crc32c(memoryview(batch)[ATTRIBUTES_AT:]).to_bytes(4, "big")
+    return batch

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from posthouse.broker.appending import Produced
 from posthouse.broker.groups.config import GroupConfig
 from posthouse.broker.subscriptions.batches import raw_records
 from posthouse.broker.subscriptions.dead_letters import HEADERS
@@ -13,8 +14,9 @@ from posthouse.broker.subscriptions.leases import LeasedRun, Verdict
 from posthouse.broker.topics import NewTopic
 from posthouse.model.errors import InvalidConfig, NotLeased, Unavailable
 from posthouse.model.topics import Topic
+from posthouse.records.batch import HEADER_SIZE
 from posthouse.records.header_section import decode_section
-from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench
+from tests.broker.subscriptions.bench import ANN, BOB, NAME, Bench, damaged
 
 TOPIC = "dlq.workers"
 
@@ -216,3 +218,18 @@ async def test_a_longer_lease_stays_when_its_record_cannot_be_copied(
     assert isinstance(await bench.say(ANN, 0, 0, Verdict.REJECT), Unavailable)
     bench.clock.advance(900)
     assert await bench.fetch(BOB) == []
+
+
+async def test_a_batch_that_cannot_be_decoded_is_one_dead_letter(bench: Bench) -> None:
+    await bench.produce(b"good")
+    batch = damaged(b"bad", b"worse")
+    await bench.broker.append([Produced(bench.topic, 0, memoryview(batch))]).wait()
+    await bench.produce(b"too")
+    for _ in range(2):
+        await bench.fetch(ANN)
+        bench.subscriptions.release(NAME, ANN, count=True)
+    assert await bench.fetch(BOB) == []
+    values = [value for _, value, _ in await dead(bench)]
+    assert (values[0], values[2:]) == (b"good", [b"too"])
+    assert values[1].endswith(batch[HEADER_SIZE:]), "as it is stored"
+    assert floor(bench) == 4

@@ -32,13 +32,12 @@ class Pulling:
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         try:
-            await asyncio.wait_for(waiting, seconds)
-        except TimeoutError:
-            return False
+            # Not `wait_for`: in Python 3.11 it swallows a cancellation that comes right after `wake`.
+            await asyncio.wait({waiting}, timeout=max(seconds, 0.0))
         finally:
             if waiting in self._waiting:
                 self._waiting.remove(waiting)
-        return True
+        return waiting.done()
 
     def wake(self) -> None:
         woken, self._waiting = self._waiting, []

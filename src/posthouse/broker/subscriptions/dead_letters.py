@@ -14,7 +14,7 @@ from posthouse.broker.subscriptions.batches import raw_records
 from posthouse.broker.subscriptions.leases import Notes
 from posthouse.broker.topics import NewTopic, Topics
 from posthouse.model.clock import Clock
-from posthouse.model.errors import DataDamaged, PosthouseError, TopicExists
+from posthouse.model.errors import CorruptBatch, DataDamaged, PosthouseError, TopicExists
 from posthouse.model.ids import GroupId, PartitionId
 from posthouse.model.topics import Topic
 from posthouse.records.header_section import decode_section, encode_section
@@ -76,7 +76,8 @@ class DeadLetters:
     ) -> None:
         """Copy records to the topic `name`, which is created if there is none; durable on return. Records
         that retention has deleted are left out, and those of that topic itself: they are there, and copies
-        would be copied again and again. Raises Unavailable, and what the topic has against them."""
+        would be copied again and again. A batch whose records cannot be decoded is one dead letter, with the
+        first of these. Raises Unavailable, and what the topic has against them."""
         source = self._topics.get_by_id(partition.topic)
         if source.name == name:
             return
@@ -107,7 +108,7 @@ class DeadLetters:
             for record in records:
                 where = (group, source.name, str(partition.index), str(record.offset))
                 named = zip(HEADERS, (each.encode() for each in where), strict=True)
-                headers = encode_section([*named, *notes[record.offset], *decode_section(record.headers)])
+                headers = encode_section([*named, *notes[record.offset], *_own(record)])
                 self._add_record(
                     topic, 0, record.key, record.value, headers, self._clock.now_ms(), copies.written
                 )
@@ -140,3 +141,10 @@ class DeadLetters:
         # What is not wanted may be long, and is not read.
         behind = bisect_left(wanted, following)
         return found, max(following, wanted[behind]) if behind < len(wanted) else wanted[-1] + 1
+
+
+def _own(record: RawRecord) -> list[tuple[bytes, bytes | None]]:
+    try:
+        return decode_section(record.headers)
+    except CorruptBatch:
+        return []  # as their producer wrote them; the value is kept all the same

@@ -246,11 +246,12 @@ class SubscribedPartition:
             if lease.member == member:
                 self._deadlines.shorten(lease, deadline)
 
-    def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool) -> bool:
-        """Release all leases of the member. With `count`, they count as deliveries."""
+    def take_back(self, member: MemberId, terms: LeaseTerms, *, count: bool | None) -> bool:
+        """Release all leases of the member. With `count`, they count as deliveries; None: as when they
+        expire."""
         held = [each for each in self._leases.holders.items() if each[1].member == member]
         for offset, lease in held:
-            self._release(offset, lease, terms, count=count)
+            self._release(offset, lease, terms, count=lease.counts if count is None else count)
         return bool(held)
 
     def give_back(self, member: MemberId, offsets: Iterable[int], terms: LeaseTerms) -> bool:

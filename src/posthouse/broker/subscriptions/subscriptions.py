@@ -301,10 +301,10 @@ class Subscriptions:
         member: MemberId,
         partitions: Collection[PartitionId] | None = None,
         *,
-        count: bool,
+        count: bool | None,
     ) -> None:
         """Release the leases of the member, in these partitions or in all. Without `count`, they do not count
-        as deliveries."""
+        as deliveries; None: as when they expire."""
         terms = self._rules(group).terms
         for subscribed, (owner, partition) in self._leasing.items():
             if owner != group or (partitions is not None and partition not in partitions):
