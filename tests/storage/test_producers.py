@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posthouse.model.errors import DataDamaged, OutOfOrderSequence, ProducerFenced
-from posthouse.model.ids import PartitionId, new_topic_id
+from posthouse.model.ids import FIRST_KEYED, PartitionId, new_topic_id
 from posthouse.records.batch import BatchHeader, parse_header
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.control import build_marker, is_commit
@@ -33,9 +33,16 @@ def loaded(stored: Rows) -> ProducerTable:
     return table
 
 
-def header(sequence: int, *, count: int = 1, epoch: int = 0, transactional: bool = False) -> BatchHeader:
+def header(
+    sequence: int,
+    *,
+    count: int = 1,
+    epoch: int = 0,
+    transactional: bool = False,
+    producer: int = PRODUCER,
+) -> BatchHeader:
     builder = BatchBuilder(
-        producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
+        producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
     )
     for _ in range(count):
         builder.add(None, b"x", (), 0)
@@ -49,6 +56,17 @@ def marker(*, epoch: int = 0, commit: bool = True) -> BatchHeader:
 def write(table: ProducerTable, batch: BatchHeader, offset: int, *, aborts: bool = False) -> None:
     assert table.repeated(batch) is None
     table.written(PRODUCER, table.place(batch, offset, 0), offset, aborts=aborts)
+
+
+def test_nothing_is_kept_of_the_failed_request_of_an_idempotency_key() -> None:
+    table = ProducerTable()
+    for key in range(FIRST_KEYED, FIRST_KEYED + 100):
+        table.place(header(2, producer=key), 0, 0)
+        with pytest.raises(OutOfOrderSequence):  # while it is being written
+            table.repeated(header(4, producer=key))
+    table.roll_back()
+    assert table.repeated(header(4, producer=FIRST_KEYED)) is None, "another body: nothing was stored"
+    assert not table._awaited
 
 
 def test_a_batch_that_comes_again_gets_the_offset_it_had() -> None:

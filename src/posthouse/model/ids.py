@@ -21,6 +21,11 @@ ARCHIVE_GROUP = GroupId("posthouse.archive")
 MemberId = NewType("MemberId", str)
 """One member of a group, while it is a member."""
 
+FIRST_KEYED = 1 << 61
+"""Producer ids from here to below `FIRST_BOUND` are those of idempotency keys."""
+FIRST_BOUND = 1 << 62
+"""From here on they are bound to users."""
+
 InstanceId = NewType("InstanceId", str)
 """A name that a static member keeps over restarts; its member id changes."""
 
@@ -34,6 +39,11 @@ class PartitionId:
 
     def __str__(self) -> str:
         return f"{self.topic.hex()}/{self.index}"
+
+
+def is_keyed(producer_id: int) -> bool:
+    """Of an idempotency key: it has one request, which nothing follows."""
+    return FIRST_KEYED <= producer_id < FIRST_BOUND
 
 
 def new_topic_id() -> TopicId:

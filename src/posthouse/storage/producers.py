@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from posthouse.model.errors import OutOfOrderSequence, ProducerFenced
+from posthouse.model.ids import is_keyed
 from posthouse.records.batch import BatchHeader
 
 REMEMBERED_BATCHES = 5
@@ -78,7 +79,8 @@ class ProducerTable:
         self._placed: dict[int, Producer] = {}
         self._awaited: dict[int, tuple[int, int]] = {}
         """Epoch and sequence of the first batch of producers without durable batches. If that batch fails,
-        the client sends it again; until then later batches are refused."""
+        the client sends it again; until then later batches are refused. An idempotency key has one request:
+        nothing is later, and the client may give up, or send another body."""
         self._aborted: list[AbortedTransaction] = []
         self._open: dict[int, int] = {}
         self._changed: dict[int, None] = {}
@@ -132,7 +134,7 @@ class ProducerTable:
     def place(self, header: BatchHeader, base_offset: int, now_ms: int) -> Producer:
         """The batch got an offset. The caller passes the result to `written` when the batch is durable."""
         known = self._placed.get(header.producer_id) or self._durable.get(header.producer_id)
-        if known is None:
+        if known is None and not is_keyed(header.producer_id):
             self._awaited[header.producer_id] = (header.producer_epoch, header.base_sequence)
         after = self._placed[header.producer_id] = _after(known, header, base_offset, now_ms)
         return after

@@ -1,6 +1,7 @@
 """Appends with an idempotency key, on every storage: once, with the answer of the first time."""
 
 import asyncio
+import errno
 import hashlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from posthouse.model.errors import (
     IdempotencyKeyReused,
     InvalidPartitions,
     RecordTooLarge,
+    StorageFull,
     TooManyKeys,
     UnknownPartition,
 )
@@ -32,6 +34,7 @@ from posthouse.storage.memory.engine import MemoryStorage
 from posthouse.storage.shared.database import Database
 from posthouse.storage.shared.objects.memory import MemoryObjectStore
 from tests.postgres import MIGRATED, PostgresServer, new_database
+from tests.storage.faults import FaultyDisk
 from tests.storage.shared.opened import make_member, make_shared
 
 SETTINGS = Settings(memory=True, idempotency_keys_max=1000)
@@ -117,6 +120,20 @@ async def values(broker: Broker, topic: Topic) -> list[bytes | None]:
             found += [record.value for record in records]
             offset = records[-1].offset + 1
     return sorted(found, key=lambda value: value or b"")
+
+
+async def test_a_request_that_was_not_stored_leaves_its_key_free(tmp_path: Path, clock: ManualClock) -> None:
+    disk = FaultyDisk()
+    broker = await started(FileStorage(tmp_path / "data", clock=clock, disk=disk), clock)
+    t = await topic(broker)
+    await append(broker, t, "before", (0, b"before"))
+    disk.fail("write", number=errno.ENOSPC)
+    with pytest.raises(StorageFull):
+        await append(broker, t, "k", (0, b"a"), (2, b"b"))
+    assert not (await append(broker, t, "k", (0, b"edited"), (2, b"b"))).is_repeated
+    assert (await append(broker, t, "k", (0, b"edited"), (2, b"b"))).is_repeated
+    assert await values(broker, t) == [b"b", b"before", b"edited"]
+    await broker.stop()
 
 
 async def test_the_same_request_again_appends_nothing_and_has_the_same_offsets(broker: Broker) -> None:

@@ -236,6 +236,71 @@ async def test_a_group_of_another_kind_is_refused(broker: AsyncBroker, http: htt
     assert "cannot have dead letters" in found["detail"]
 
 
+async def test_a_limit_that_is_set_first_leaves_a_new_group_as_others(
+    broker: AsyncBroker, http: httpx.AsyncClient
+) -> None:
+    limits = {"posthouse.delivery.concurrency": "10"}
+    await broker.app.broker.group_configs.replace(GroupId("billing"), limits)
+    await produce(http, "early", "bad")
+    taken = {each["value"]: each["receipt"] for each in await take(http)}
+    assert taken.keys() == {"early", "bad"}, "it begins with what there is"
+    await settle(http, reject=[taken["bad"]])
+    dead = answered(await http.get("/v1/topics/dlq.billing/records"))["records"]
+    assert [each["value"]["data"] for each in dead] == ["bad"]
+
+
+async def test_settings_of_an_operator_stay(broker: AsyncBroker, http: httpx.AsyncClient) -> None:
+    own = {"share.isolation.level": "read_uncommitted", "errors.deadletterqueue.topic.name": "dlq.all"}
+    configs = broker.app.broker.group_configs
+    await configs.replace(GroupId("billing"), own)
+    await take(http)
+    assert configs.overrides(GroupId("billing")) == own | {"share.auto.offset.reset": "earliest"}
+
+
+async def test_a_group_without_dead_letters_loses_no_rejected_messages(
+    broker: AsyncBroker, http: httpx.AsyncClient
+) -> None:
+    await broker.app.broker.subscriptions.create(GroupId("billing"))  # as consumers of Kafka make it
+    await take(http)
+    await produce(http, "bad", "good")
+    bad, good = await take(http)
+    body = {"reject": [bad["receipt"]], "ack": [good["receipt"]]}
+    found = answered(await http.post(f"{BILLING}/settle", json=body), 409)
+    assert "has no topic of dead letters" in found["detail"]
+    await settle(http, release=[bad["receipt"]], ack=[good["receipt"]])
+    assert values(await take(http)) == ["bad"]
+
+
+async def test_messages_that_wait_for_their_delay_leave_their_places_to_others(
+    broker: AsyncBroker, http: httpx.AsyncClient
+) -> None:
+    await broker.app.broker.group_configs.replace(GroupId("billing"), {"posthouse.delivery.concurrency": "2"})
+    await produce(http, "a", "b", "c", "d", "e")
+    first = await take(http)
+    await settle(http, release=receipts(first), delay_seconds=3600)
+    assert values(await take(http)) == ["c", "d"]
+    await settle(http, extend=receipts(first), lease_seconds=3600)  # they are not taken again by that
+    assert await take(http) == []
+    await settle(http, release=receipts(first))
+    assert await take(http) == [], "c and d are in work"
+
+
+async def test_dead_letters_need_the_permission_to_write_where_there_are_some() -> None:
+    async with AsyncBroker(users=USERS) as broker, client(broker, "admin") as admin:
+        for name in ("orders", "dlq.billing"):
+            answered(await admin.post("/v1/topics", json={"name": name, "partitions": 1}), 201)
+        acls = broker.app.broker.access.acls
+        for kind, name in ((Kind.TOPIC, "orders"), (Kind.GROUP, "billing"), (Kind.GROUP, "shipping")):
+            await acls.add([Acl(principal="User:ann", operation=Operation.READ, kind=kind, name=name)])
+        async with client(broker, "ann") as ann:
+            assert "dlq.billing" in answered(await ann.post(f"{BILLING}/take"), 403)["detail"]
+            assert not broker.app.broker.group_configs.overrides(GroupId("billing"))
+            assert await take(ann, "shipping") == []
+            write = Acl(principal="User:ann", operation=Operation.WRITE, kind=Kind.TOPIC, name="dlq.billing")
+            await acls.add([write])
+            assert await take(ann) == []
+
+
 async def test_permissions_and_quotas() -> None:
     async with AsyncBroker(users=USERS) as broker, client(broker, "admin") as admin:
         answered(await admin.post("/v1/topics", json={"name": "orders", "partitions": 1}), 201)

@@ -56,6 +56,11 @@ class GroupLimiter:
             return 0
         count = min(most, -(-self.limiter.tokens // (1 + len(self._line))))
         self.limiter.took(count)
+        if count and self._line:
+            # The reader may wait long before it reads, and then give tokens back.
+            self.limiter.hold_back()
+            if self.limiter.tokens:
+                self.wake()
         return count
 
     async def wait(self, ticket: int, seconds: float) -> None:

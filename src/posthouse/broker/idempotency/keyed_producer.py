@@ -16,8 +16,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import Final
 
-from posthouse.broker.transactions.producer_ids import FIRST_KEYED
-from posthouse.model.ids import TopicId
+from posthouse.model.ids import FIRST_KEYED, TopicId
 
 MOST_PARTITIONS: Final = 2**15 - 1
 _HASHED_BITS: Final = FIRST_KEYED - 1

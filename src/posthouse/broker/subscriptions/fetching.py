@@ -163,7 +163,7 @@ class Fetching:
         while True:
             wish = wished
             if wish.max_bytes > 0 and (limiter := self._limiters.of(group)) is not None:
-                in_flight = self._partitions.leased(group)
+                in_flight = self._partitions.in_work(group)
                 if limiter.must_wait(ticket, in_flight):
                     seconds = deadline - loop.time()
                     if seconds <= 0 or not is_live():
@@ -303,7 +303,7 @@ class Fetching:
             if selection is not None:
                 offsets = selection.confirm(partition, subscribed, offsets)
             if limiter is not None:  # others may have leased records since
-                room = limiter.limiter.room(self._partitions.leased(group))
+                room = limiter.limiter.room(self._partitions.in_work(group))
                 offsets = subscribed.ready(offsets, room)
             runs = subscribed.acquire(
                 offsets,

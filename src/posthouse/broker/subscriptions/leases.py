@@ -38,6 +38,8 @@ class Acknowledgement:
     """Whether the delivery counts when the record is ready again by this."""
     notes: Notes = ()
     """Headers that rejected records get when they are copied to the dead letters: why."""
+    only_waits: bool = False
+    """For RENEW: the member does not work on the record, which is to come again later."""
 
     def __iter__(self) -> Iterator[tuple[int, Verdict]]:
         if len(self.verdicts) == 1:
@@ -79,6 +81,8 @@ class RecordLease:
     """It is long because the member is connected; see `end_long_leases`."""
     counts: bool = True
     """Whether it counts as a delivery when it expires."""
+    only_waits: bool = False
+    """The member has given the record away: it does not count for the concurrency of the group."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,10 +62,20 @@ class SubscribedPartition:
         self._unwanted: dict[Hashable, int] = {}
         """By the name of a selection: below are only ready records that it does not want."""
         self._looks: set[Look] = set()
+        self._only_waiting: set[RecordLease] = set()
+        """Some may have ended."""
 
     @property
     def leased(self) -> int:
         return len(self._leases.holders)
+
+    @property
+    def in_work(self) -> int:
+        """Leased records, without those that only wait until they come again."""
+        if self._only_waiting:
+            holders = self._leases.holders
+            self._only_waiting = {each for each in self._only_waiting if holders.get(each.first) is each}
+        return self.leased - len(self._only_waiting)
 
     @property
     def deadline(self) -> float:
@@ -172,14 +182,19 @@ class SubscribedPartition:
         *,
         while_connected: bool = False,
         counts: bool = True,
+        only_waits: bool = False,
     ) -> None:
-        lease = RecordLease(member, first, last, while_connected, counts)
+        lease = RecordLease(member, first, last, while_connected, counts, only_waits)
+        if only_waits:
+            self._only_waiting.add(lease)
         self._deadlines.set(lease, deadline)
         holders = self._leases.holders
         holders |= dict.fromkeys(range(first, last + 1), lease)
         if len(self._deadlines) > 2 * len(holders) + _SPARE_DEADLINES:
             # Records are settled long before leases of hours end, and renewed leases replace others.
             self._deadlines.keep(set(holders.values()))
+        if len(self._only_waiting) > 2 * len(holders) + _SPARE_DEADLINES:
+            self._only_waiting.intersection_update(holders.values())
 
     def acknowledge(
         self, member: MemberId, acknowledgements: Sequence[Acknowledgement], now: float, terms: LeaseTerms
@@ -218,7 +233,9 @@ class SubscribedPartition:
                 continue
             if verdict is Verdict.RENEW:
                 seconds = terms.lock_seconds if said.seconds is None else said.seconds
-                self._lease(offset, offset, member, now + seconds, counts=said.counts)
+                # Its place may be another one's by now.
+                only_waits = said.only_waits or self._leases.holders[offset].only_waits
+                self._lease(offset, offset, member, now + seconds, counts=said.counts, only_waits=only_waits)
             elif verdict is Verdict.RELEASE:
                 self._release(offset, self._leases.holders[offset], terms, count=said.counts)
             else:

@@ -133,9 +133,9 @@ class SubscribedPartitions:
             raise UnknownGroup(f"there is no subscription {group!r}")
         return found
 
-    def leased(self, group: GroupId) -> int:
-        """Records that members of the group hold."""
-        return sum(each.leased for each in self._groups.get(group, {}).values())
+    def in_work(self, group: GroupId) -> int:
+        """Records that members of the group hold; not those that only wait until they come again."""
+        return sum(each.in_work for each in self._groups.get(group, {}).values())
 
     def find(self, group: GroupId, partition: PartitionId) -> SubscribedPartition | None:
         return self._groups.get(group, {}).get(partition)

@@ -23,14 +23,12 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from posthouse.model.errors import Unavailable
+from posthouse.model.ids import FIRST_BOUND, is_keyed
 from posthouse.storage.contract import Storage
 from posthouse.storage.operations import Put
 from posthouse.storage.spaces import Space
 
 BLOCK = 1000
-FIRST_KEYED = 1 << 61
-"""Ids from here to below `FIRST_BOUND` are those of idempotency keys."""
-FIRST_BOUND = 1 << 62
 LOST = 2**27
 """More ids than lost commits can have assigned: 134 million. Each id is the answer to one request, and
 commits can be lost only until the next checkpoint, which follows within a minute. The counter has room for
@@ -108,7 +106,7 @@ class ProducerIds:
 
     def belongs_to(self, producer_id: int, owner: str) -> bool:
         """Whether this user may write with the id. Not called for batches of transactions."""
-        if FIRST_KEYED <= producer_id < FIRST_BOUND:
+        if is_keyed(producer_id):
             return False
         if producer_id < FIRST_BOUND or self.secret is None:
             return True

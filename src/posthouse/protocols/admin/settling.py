@@ -26,6 +26,8 @@ class Decision:
     verdict: Verdict
     seconds: float | None = None
     """For RENEW."""
+    only_waits: bool = False
+    """See `Acknowledgement`."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,7 +67,11 @@ class Settling:
         if receipt.offset in said:
             raise BadRequest(f"the receipt {text[:80]!r} is named twice")
         acknowledgement = Acknowledgement(
-            receipt.offset, receipt.offset, [decision.verdict], decision.seconds
+            receipt.offset,
+            receipt.offset,
+            [decision.verdict],
+            decision.seconds,
+            only_waits=decision.only_waits,
         )
         said[receipt.offset] = _Said(text, acknowledgement)
 

@@ -178,6 +178,25 @@ async def test_what_is_wrong_is_said(http: httpx.AsyncClient, body: Any, detail:
         assert detail.replace("the event", "event 1") in found["detail"]
 
 
+@pytest.mark.parametrize(
+    ("field", "detail"),
+    [
+        (b'"data": "\xff"', "not valid JSON"),
+        (b'"subject": "\xff"', "not valid JSON"),
+        (b'"datacontenttype": "text/plain", "data": "\xff"', "not valid JSON"),
+        (b'"subject": 1e999', "'subject' cannot be read"),
+        (b'"datacontenttype": "text/plain", "data": 1e999', "'data' cannot be read"),
+    ],
+)
+async def test_fields_that_cannot_be_read_are_refused(
+    http: httpx.AsyncClient, field: bytes, detail: str
+) -> None:
+    body = json.dumps(plain()).encode()[:-1] + b", " + field + b"}"
+    assert detail in answered(await http.post(ORDERS, content=body, headers=EVENT), 400)["detail"]
+    batch = b"[" + body + b"]"
+    assert detail in answered(await http.post(ORDERS, content=batch, headers=EVENTS), 400)["detail"]
+
+
 async def test_empty_batches_and_broken_headers_are_refused(http: httpx.AsyncClient) -> None:
     assert "no events" in answered(await http.post(ORDERS, content="[]", headers=EVENTS), 400)["detail"]
     headers = {f"ce-{name}": value for name, value in plain().items()}

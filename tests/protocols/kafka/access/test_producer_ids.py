@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from posthouse.broker.access.operations import Kind, Operation
-from posthouse.broker.transactions.producer_ids import FIRST_BOUND, FIRST_KEYED
+from posthouse.model.ids import FIRST_BOUND, FIRST_KEYED
 from posthouse.protocols.kafka.codec.generated.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

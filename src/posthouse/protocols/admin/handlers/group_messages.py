@@ -9,7 +9,7 @@ from posthouse.broker.access.operations import Kind, Operation
 from posthouse.broker.access.quotas import Quota
 from posthouse.broker.own_settings import Overrides
 from posthouse.broker.subscriptions.leases import Verdict
-from posthouse.model.errors import InvalidTopicName
+from posthouse.model.errors import InvalidTopicName, UnknownTopic
 from posthouse.model.ids import GroupId
 from posthouse.model.scopes import scope_of_group
 from posthouse.model.topics import Topic, check_topic_name
@@ -28,6 +28,10 @@ _MOST_WAIT_MS: Final = 30_000
 _LONGEST_LEASE: Final = 12 * 3600
 _USUAL_LEASE: Final = 30
 _DEAD_PREFIX: Final = "dlq."
+_DEAD_LETTERS: Final = "errors.deadletterqueue.topic.name"
+_BEGIN: Final = "share.auto.offset.reset"
+_ISOLATION: Final = "share.isolation.level"
+_SETTINGS: Final = frozenset((_DEAD_LETTERS, _BEGIN, _ISOLATION))
 
 
 class OfTopicGroup(OfTopic, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,20 +86,17 @@ async def _prepare(context: CallContext, parameters: TakeWanted) -> None:
     """Settings of a new group, which all brokers follow and the coordinator changes."""
     await _topic(context, parameters)
     broker, group = context.broker, GroupId(parameters.group)
-    if broker.group_configs.overrides(group) or await broker.subscriptions.exists(group):
+    own = broker.group_configs.overrides(group)
+    # It may have settings without these: limits may be set before there is a group.
+    if own.keys() >= _SETTINGS or await broker.subscriptions.exists(group):
         return
     _check_unused(context, group)
-    dead_letters = f"{_DEAD_PREFIX}{group}"
-    try:
-        check_topic_name(dead_letters)
-    except InvalidTopicName:
-        raise Problem(
-            400, f"the group {group[:100]!r} cannot have dead letters: use letters, digits, '.', '_' and '-'"
-        ) from None
+    if _DEAD_LETTERS not in own:
+        await _check_dead_letters(context, group)
     wanted = {
-        "errors.deadletterqueue.topic.name": dead_letters,
-        "share.auto.offset.reset": parameters.begin,
-        "share.isolation.level": "read_committed",
+        _DEAD_LETTERS: f"{_DEAD_PREFIX}{group}",
+        _BEGIN: parameters.begin,
+        _ISOLATION: "read_committed",
     }
 
     def change(own: Overrides) -> Overrides:
@@ -103,6 +104,23 @@ async def _prepare(context: CallContext, parameters: TakeWanted) -> None:
 
     await broker.group_configs.change(group, change)
     context.guard.note("create", f"{Kind.GROUP}:{group}", f"for messages of {parameters.topic}")
+
+
+async def _check_dead_letters(context: CallContext, group: GroupId) -> None:
+    """Raises Problem."""
+    name = f"{_DEAD_PREFIX}{group}"
+    try:
+        check_topic_name(name)
+    except InvalidTopicName:
+        raise Problem(
+            400, f"the group {group[:100]!r} cannot have dead letters: use letters, digits, '.', '_' and '-'"
+        ) from None
+    try:
+        await context.broker.find_topic(name)
+    except UnknownTopic:
+        return
+    # By rejecting messages the user could write to a topic of others.
+    context.require(Operation.WRITE, Kind.TOPIC, name)
 
 
 def _check_unused(context: CallContext, group: GroupId) -> None:
@@ -148,11 +166,22 @@ async def _later(context: CallContext, taking: Taking, seconds: float) -> Any:
 async def _settle(context: CallContext, parameters: OfTopicGroup, body: SettleBody) -> SettledMessages:
     topic, group = await _topic(context, parameters), GroupId(parameters.group)
     delay = body.delay_seconds
+    if body.reject and context.broker.group_configs.subscription_rules(group).dead_letters is None:
+        raise Problem(
+            409,
+            f"the group {group!r} has no topic of dead letters, so what it rejects would be lost: set its "
+            f"{_DEAD_LETTERS}, or acknowledge the messages; nothing was settled",
+        )
     decisions = [
         Decision(receipts=body.ack, verdict=Verdict.ACCEPT),
         Decision(receipts=body.reject, verdict=Verdict.REJECT),
-        # Until then nobody gets them, as if they were leased.
-        Decision(receipts=body.release, verdict=Verdict.RENEW if delay else Verdict.RELEASE, seconds=delay),
+        # Until then nobody gets them, as if they were leased, and nobody works on them.
+        Decision(
+            receipts=body.release,
+            verdict=Verdict.RENEW if delay else Verdict.RELEASE,
+            seconds=delay,
+            only_waits=delay > 0,
+        ),
         Decision(receipts=body.extend, verdict=Verdict.RENEW, seconds=body.lease_seconds),
     ]
     done = await Settling(context.broker.subscriptions, group, topic).settle(decisions)
@@ -173,8 +202,9 @@ GROUP_MESSAGES: Final = (
         description="Each message is leased to one client of the group, and comes with a receipt. It is "
         "settled with that, or comes again when the lease is over: at least once. The group is a share "
         "group, which Kafka's consumers can be members of, too. It is made by the first call: messages that "
-        "are rejected, or delivered too often, go to the topic `dlq.GROUP`. With `wait_ms` the answer waits "
-        "for messages.",
+        "are rejected, or delivered too often, go to the topic `dlq.GROUP`, which the broker creates when "
+        "it is needed; if there is one, the first call needs the permission to write to it. With `wait_ms` "
+        "the answer waits for messages.",
         before=_prepare,
         scope=lambda parameters: scope_of_group(parameters.group),
         handler=_take,
@@ -189,7 +219,8 @@ GROUP_MESSAGES: Final = (
         tag="records",
         description="By their receipts. What is settled is durable when this is answered. A receipt whose "
         "lease has ended is refused, and does not stop the others; if all are refused, the answer is a "
-        "problem.",
+        "problem. A group without a topic of dead letters, such as one that Kafka's consumers have made, "
+        "rejects nothing: 409.",
         scope=lambda parameters: scope_of_group(parameters.group),
         handler=_settle,
         parameters=OfTopicGroup,

@@ -93,7 +93,8 @@ def records_of_batch(body: bytes) -> Sequence[SentRecord]:
 
 def _decoded(body: bytes, wanted: Any) -> Any:
     try:
-        return msgspec.json.decode(body, type=wanted)
+        # The fields are decoded later: what is no UTF-8 in them would be found only then.
+        return msgspec.json.decode(body.decode(), type=wanted)
     except msgspec.ValidationError as error:
         raise Problem(400, f"the body is no CloudEvent in JSON: {error}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -113,17 +114,24 @@ def _event(fields: _Fields, what: str) -> SentRecord:
     attributes: dict[str, str] = {}
     for name, raw in fields.items():
         if name not in ("data", "data_base64"):
-            value = _attribute(msgspec.json.decode(raw), name, what)
+            value = _attribute(_value(raw, name, what), name, what)
             if value is not None:
                 attributes[name] = value
     if "data" in fields and "data_base64" in fields:
         raise Problem(400, f"{what} has data and data_base64; send one of them")
     data: bytes | None = None
     if "data_base64" in fields:
-        data = _of_base64(msgspec.json.decode(fields["data_base64"]), what)
+        data = _of_base64(_value(fields["data_base64"], "data_base64", what), what)
     elif "data" in fields:
-        data = _of_json(bytes(fields["data"]), attributes.setdefault(_CONTENT_TYPE, _JSON))
+        data = _of_json(fields["data"], attributes.setdefault(_CONTENT_TYPE, _JSON), what)
     return _record(attributes, data, what)
+
+
+def _value(raw: msgspec.Raw, name: str, what: str) -> object:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.DecodeError as error:  # such as a number that is too large
+        raise Problem(400, f"{what}: {name[:100]!r} cannot be read: {error}") from None
 
 
 def _attribute(value: object, name: str, what: str) -> str | None:
@@ -145,13 +153,13 @@ def _of_base64(value: object, what: str) -> bytes:
     raise Problem(400, f"{what}: data_base64 is not valid base64")
 
 
-def _of_json(raw: bytes, content_type: str) -> bytes:
+def _of_json(raw: msgspec.Raw, content_type: str, what: str) -> bytes:
     """A text whose type is not JSON is the data itself."""
     kind = content_type.partition(";")[0].strip().lower()
     if kind == _JSON or kind.endswith(("+json", "/json")):
-        return raw
-    value = msgspec.json.decode(raw)
-    return value.encode() if isinstance(value, str) else raw
+        return bytes(raw)
+    value = _value(raw, "data", what)
+    return value.encode() if isinstance(value, str) else bytes(raw)
 
 
 def _record(attributes: dict[str, str], data: bytes | None, what: str) -> SentRecord:

@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 from posthouse.broker.access.operations import CLUSTER, Kind, Operation
 from posthouse.broker.appending import Appended, Produced
-from posthouse.broker.transactions.producer_ids import FIRST_KEYED
 from posthouse.broker.transactions.requests import TransactionalWriter
 from posthouse.broker.undisturbed import undisturbed
 from posthouse.model.errors import (
@@ -18,7 +17,7 @@ from posthouse.model.errors import (
     Unavailable,
     UnknownTopic,
 )
-from posthouse.model.ids import TopicId
+from posthouse.model.ids import FIRST_KEYED, TopicId
 from posthouse.model.topics import Topic
 from posthouse.protocols.kafka.codec.generated.produce import (
     BatchIndexAndErrorMessage,

@@ -2,14 +2,14 @@
 then the database refuses later ones.
 
 Only producers of which the log knows nothing are remembered: for all others the database knows the sequence
-that must follow.
+that must follow. An idempotency key has one request: nothing follows it.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from posthouse.model.clock import Clock
-from posthouse.model.ids import PartitionId
+from posthouse.model.ids import PartitionId, is_keyed
 from posthouse.storage.operations import Append, Operation
 from posthouse.storage.producers import LAST_SEQUENCE
 from posthouse.storage.shared.logs.shared_log import SharedLog
@@ -39,7 +39,11 @@ class AwaitedBatches:
     def failed(self, operations: Iterable[Operation]) -> None:
         now = self._clock.monotonic()
         for each in operations:
-            if isinstance(each, Append) and each.header.producer_id >= 0:
+            if (
+                isinstance(each, Append)
+                and each.header.producer_id >= 0
+                and not is_keyed(each.header.producer_id)
+            ):
                 owner = self._logs.get(each.partition)
                 if owner is not None and owner.producer(each.header.producer_id) is None:
                     self._await_again(each, now)
