@@ -23,8 +23,8 @@ def made(kind: type[PosthouseError]) -> PosthouseError:
 
 
 def test_every_error_has_a_code() -> None:
-    """Also those of modules that other tests have imported. So there is no test for each of them: workers would
-    find different ones."""
+    """Also those that other tests have imported, so there is no test for each: workers would find different
+    ones."""
     found = sorted(set(kinds(PosthouseError)), key=str)
     assert errors.UnknownQueue in found
     for kind in found:
