@@ -53,6 +53,22 @@ def test_going_on_commits_what_came_before(client: Client, filled: str) -> None:
         assert committed(client, filled) == [3]
 
 
+def test_what_is_given_back_is_read_again_after_other_partitions(client: Client, topic: str) -> None:
+    client.create_topic(topic, partitions=2)
+    for partition in range(2):
+        with client.producer(topic) as producer:
+            for value in (b"0", b"1"):
+                producer.send(value, partition=partition)
+    with member(client, topic) as reading:
+        first = next(each for each in iter(reading) if each)
+        reading.give_back(first, 1)
+        rest: list[tuple[int, list[bytes | None]]] = []
+        while len(rest) < 2:
+            rest += [(each.partition, values(each)) for each in reading.poll()]
+        assert rest == [(1 - first.partition, [b"0", b"1"]), (first.partition, [b"1"])]
+    assert sorted(each or 0 for each in committed(client, topic)) == [2, 2]
+
+
 def test_an_answer_that_was_not_read_does_not_hold_up_the_last_commit(client: Client, filled: str) -> None:
     reading = member(client, filled)
     reading.finish(next(iter(reading)), 1)

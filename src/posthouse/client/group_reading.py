@@ -60,7 +60,9 @@ class GroupReading(Closable):
             yield from self.poll()
 
     def poll(self) -> Iterator[Fetched]:
-        """What one round of fetches finds: nothing, perhaps, after a short time."""
+        """What one round of fetches finds: nothing, perhaps, after a short time. To leave a round early,
+        call `give_back`."""
+        self._commit()
         self._beat_when_due()
         if not self._reading.positions:
             time.sleep(_IDLE_SECONDS)
@@ -76,6 +78,19 @@ class GroupReading(Closable):
         """The records of `fetched` before offset `following` are finished, the others are not."""
         self._finished[TopicPartition(fetched.topic, fetched.partition)] = following
 
+    def give_back(self, fetched: Fetched, following: int) -> None:
+        """The records of `fetched` from offset `following` on are to be fetched again, after those of other
+        partitions. The round ends."""
+        self.finish(fetched, following)
+        place = TopicPartition(fetched.topic, fetched.partition)
+        del self._reading.positions[place]
+        self._reading.positions[place] = following
+
+    @property
+    def is_beat_due(self) -> bool:
+        """The broker counts a member out that does not `poll` for long."""
+        return time.monotonic() >= self._next_beat
+
     def close(self) -> None:
         """Commit what is finished, and leave the group."""
         if self._epoch <= _JOINING:
@@ -88,7 +103,7 @@ class GroupReading(Closable):
             self._ask()
 
     def _beat_when_due(self) -> None:
-        if time.monotonic() < self._next_beat:
+        if not self.is_beat_due:
             return
         answer = self._ask()
         if answer.error_code in _LOST_MEMBERSHIP:
@@ -138,7 +153,9 @@ class GroupReading(Closable):
             new = [place.partition for place in places if place not in known]
             offsets = first_offsets(self._cluster, info, new, self._start) if new else {}
             positions |= {place: known.get(place, offsets.get(place.partition, 0)) for place in places}
-        return positions
+        # What was given back stays behind other partitions.
+        kept = {place: positions[place] for place in self._reading.positions if place in positions}
+        return kept | positions
 
     def _commit(self) -> None:
         if not self._finished:

@@ -106,7 +106,9 @@ class Sagas(RuleBasedStateMachine):
             and before.status is Status.WAITING
             and "no reply in time" in (state.error or "")
         ):
-            assert before.deadline_ms is not None and self.now >= before.deadline_ms
+            # It counts from the first call, also if its runner died.
+            own = [each.at_ms for each in self.scheduled if each.event == Timeout(before.version)]
+            assert self.now >= min(own)
         self.state = state
         self.history.append(state)
         for later in change.later:
@@ -138,10 +140,18 @@ class Sagas(RuleBasedStateMachine):
     def reply(self, step: str) -> None:
         self.log.append(Reply(step, step))
 
-    @precondition(lambda self: self.state is not None and self.state.status is Status.WAITING)
+    @precondition(
+        lambda self: (
+            self.state is not None
+            and (
+                self.state.status is Status.WAITING
+                or (self.state.status is Status.RUNNING and self.state.attempt > 1)
+            )
+        )
+    )
     @rule()
     def fail(self) -> None:
-        """Who fails a step that waits has taken care that it has no effect."""
+        """Who fails a step that was called has taken care that it has no effect."""
         assert self.state is not None and self.state.step is not None
         if self.next == len(self.log):
             self.done.discard(self.state.step)

@@ -10,11 +10,13 @@ import pytest
 from posthouse.client import Client
 from posthouse.client.admin_client import AdminClient
 from posthouse.client.cluster import Cluster
+from posthouse.client.errors import NotAllowed
+from posthouse.client.group_reading import GroupReading
 from posthouse.consistency.errors import BadMessage, BadSaga, Superseded
 from posthouse.consistency.saga import WAIT, Saga, SagaClient, SagaRunner, StepCall, StepFailed
 from posthouse.consistency.saga import machine as machine_module
 from posthouse.consistency.saga.events import Start
-from posthouse.consistency.saga.machine import Machine
+from posthouse.consistency.saga.machine import Change, Machine
 from posthouse.consistency.saga.partition import SagaPartition
 from posthouse.consistency.saga.topics import create_topics
 from posthouse.testing import ThreadBroker
@@ -227,6 +229,8 @@ def test_what_cannot_be_written_is_an_error_of_its_step(
         attempts.append(call.attempt)
         if call.id == "1":
             call.send(f"{name}-small", "x" * 5000)
+        if call.id == "4":
+            call.send(f"{name}-small", "x", headers={"\ud800": "x"})
         return "x" * 5_000_000 if call.id == "2" else None
 
     with Client(broker.kafka) as client:
@@ -234,14 +238,85 @@ def test_what_cannot_be_written_is_an_error_of_its_step(
     services = Services()
     saga = Saga(name).step("a", services.act, compensate=services.undo).step("b", send, attempts=2)
     with starter(broker, name) as sagas, running(broker, saga):
-        for id in ("1", "2", "3"):
+        for id in ("1", "2", "4", "3"):
             sagas.start(id)
         until(lambda: status(broker, name, "3") == "completed")
-        for id in ("1", "2"):
+        for id in ("1", "2", "4"):
             until(lambda id=id: status(broker, name, id) == "compensated")  # type: ignore[misc]
-    assert sorted(attempts) == [1, 1, 1, 2, 2] and services.calls.count("-a") == 2
+    assert sorted(attempts) == [1, 1, 1, 1, 2, 2, 2] and services.calls.count("-a") == 3
     with AdminClient(broker.admin) as admin:
         assert "is refused" in admin.get(f"/v1/sagas/{name}/1")["error"]
+
+
+def test_states_that_cannot_be_written_hold_up_no_other_saga(broker: ThreadBroker, name: str) -> None:
+    def act(call: StepCall) -> object:
+        if call.id == "fails":
+            raise ValueError("x" * 900)
+        return WAIT if call.id == "waits" else None
+
+    saga = Saga(name).step("a", act, compensate=lambda _: None, attempts=1)
+    with Client(broker.kafka) as client:
+        settings = {"cleanup.policy": "compact", "max.message.bytes": "1000"}
+        client.create_topic(f"saga.{name}.state", partitions=1, settings=settings)
+        create_topics(client, name, 1)
+    with starter(broker, name) as sagas, running(broker, saga):
+        sagas.start("never", "x" * 2000)
+        sagas.start("fails", "x" * 500)
+        sagas.start("waits")
+        until(lambda: status(broker, name, "waits") == "waiting")
+        sagas.reply("waits", "a", "x" * 2000)
+        sagas.start("good")
+        until(lambda: status(broker, name, "good") == "completed")
+        for id in ("fails", "waits"):
+            until(lambda id=id: status(broker, name, id) == "compensated")  # type: ignore[misc]
+    assert status(broker, name, "never") == "none"
+    with AdminClient(broker.admin) as admin:
+        shown = admin.get(f"/v1/sagas/{name}/fails")
+        assert shown["input"] == "x" * 500 and "larger than its topic takes" in shown["error"]
+
+
+def test_a_start_is_not_lost_while_a_permission_is_missing(
+    broker: ThreadBroker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = SagaPartition.commit
+    refusals = [NotAllowed("you may not write to the topic of states", 29) for _ in range(2)]
+
+    def refusing(partition: SagaPartition, offset: int, change: Change) -> None:
+        if refusals:
+            raise refusals.pop()
+        commit(partition, offset, change)
+
+    monkeypatch.setattr(SagaPartition, "commit", refusing)
+    with starter(broker, name) as sagas, running(broker, Services().saga(name)):
+        sagas.start("1")
+        until(lambda: status(broker, name, "1") == "completed")
+    assert refusals == []
+
+
+def test_heartbeats_come_between_the_events_of_a_batch(
+    broker: ThreadBroker, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps may be slow: otherwise the group would give the partitions to another member."""
+    seen: list[str] = []
+    beat = GroupReading._beat_when_due
+
+    def beating(reading: GroupReading) -> None:
+        seen.append("beat")
+        beat(reading)
+
+    monkeypatch.setattr(GroupReading, "_beat_when_due", beating)
+    monkeypatch.setattr(GroupReading, "is_beat_due", property(lambda _: True))
+    saga = Saga(name).step("a", lambda call: seen.append(call.id))
+    with starter(broker, name) as sagas:
+        for number in range(6):
+            sagas.start(str(number))
+        with running(broker, saga):
+            for number in range(6):
+                until(lambda number=number: status(broker, name, str(number)) == "completed")  # type: ignore[misc]
+    called = [index for index, what in enumerate(seen) if what != "beat"]
+    assert sorted(seen[index] for index in called) == [str(number) for number in range(6)]
+    # Two partitions: one event of each in a round.
+    assert all("beat" in seen[first:third] for first, third in zip(called, called[2:], strict=False))
 
 
 def test_what_is_no_event_is_left_out(broker: ThreadBroker, name: str) -> None:
@@ -273,6 +348,8 @@ def test_what_cannot_be(broker: ThreadBroker, name: str) -> None:
             sagas.start("")
         with pytest.raises(BadMessage, match="possible in JSON"):
             sagas.start("1", object())
+        with pytest.raises(BadMessage, match="possible in JSON"):
+            sagas.start("\ud800")
     with Client(broker.kafka) as client:
         client.create_topic(f"saga.{name}-x.events", partitions=3)
         with pytest.raises(BadSaga, match="the same number"):

@@ -38,7 +38,7 @@ class SagaClient(Closable):
         self._send(id, Start(input))
 
     def reply(self, id: str, step: str, result: Any = None) -> None:
-        """The step is done. No-op if it does not wait (any more)."""
+        """The step is done. No-op if it was not called yet, or is over."""
         self._send(id, Reply(step, result))
 
     def fail(self, id: str, step: str, reason: str) -> None:
@@ -49,8 +49,8 @@ class SagaClient(Closable):
         if not 0 < len(id) <= _LONGEST_ID:
             raise BadMessage(f"the id of a saga has 1 to {_LONGEST_ID} characters, not {len(id)}")
         try:
-            value = msgspec.json.encode(event)
+            key, value = id.encode(), msgspec.json.encode(event)
         except (TypeError, ValueError) as error:
             raise BadMessage(f"what a saga gets has to be possible in JSON: {error}") from None
         with self._client.producer(events_topic(self._name)) as producer:
-            producer.send(value, id.encode())
+            producer.send(value, key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Self, TypeAlias
 
 from posthouse.consistency.contents import Content, Headers, encoded, encoded_headers
-from posthouse.consistency.errors import BadSaga
+from posthouse.consistency.errors import BadMessage, BadSaga
 from posthouse.consistency.saga.topics import events_topic, state_topic
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -65,6 +65,10 @@ class StepCall:
     ) -> None:
         """A message that is visible when the step is noted as done, or as waiting, and only then. Raises
         BadMessage."""
+        if not isinstance(topic, str):
+            raise BadMessage(f"the name of a topic is text, not {topic!r}")
+        if not isinstance(key, bytes | str | None):
+            raise BadMessage(f"the key of a message is bytes, text or None, not {key!r}; encode it before")
         encoded_key = key.encode() if isinstance(key, str) else key
         sent = Sent(topic=topic, key=encoded_key, value=encoded(value), headers=encoded_headers(headers))
         self.sent.append(sent)

@@ -7,13 +7,16 @@
                 └──────► compensating ──done──► compensating … ──► compensated
 
 A state has one version. What is called follows from the state alone, so to handle an event again calls the
-same again, with the same idempotency key. Events that name another version, or a step that does not wait, are
-outdated: they change nothing.
+same again, with the same idempotency key. Events that name another version, or a step that was not called yet
+or is over, are outdated: they change nothing.
+
+A step that raised is called again, but its first call may have reached the service: a failure that arrives in
+between ends the step, and a reply is kept for the call that returns WAIT.
 """
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -27,7 +30,9 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 300.0
+_MOST_DOUBLINGS: Final = 20
 _LONGEST_REASON: Final = 1000
+_TOO_LARGE: Final = "its state is larger than its topic takes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +69,11 @@ class Machine:
             return None
         if isinstance(event, Advance):
             return self._advance(state) if event.version == state.version else None
-        if state.status is not Status.WAITING or state.step is None:
+        if state.step is None:
+            return None
+        if state.status is Status.RUNNING:
+            return self._answered_early(state, event)
+        if state.status is not Status.WAITING:
             return None
         index = self._saga.index(state.step)
         if isinstance(event, Timeout):
@@ -75,16 +84,45 @@ class Machine:
             return None
         if isinstance(event, Reply):
             return self._done(state, index, event.result)
-        assert isinstance(event, Failure)
         return self._take_back(state, index - 1, event.reason)
 
     def failed(self, state: SagaState, reason: str) -> Change:
         """The step was called, and may have been done. Raises BadSaga."""
         assert state.step is not None
         index = self._saga.index(state.step)
-        if state.status is Status.COMPENSATING or state.attempt < self._saga.steps[index].attempts:
+        if state.status is Status.COMPENSATING:
+            return self._again(state, reason)
+        # A step that waits is not called again: there would be no event for it.
+        if state.status is Status.RUNNING and state.attempt < self._saga.steps[index].attempts:
             return self._again(state, reason)
         return self._take_back(state, index, reason)
+
+    def refused(self, state: SagaState, reason: str) -> Iterator[Change]:
+        """What to note instead of a change that cannot be written: the first of these that can be. Raises
+        BadSaga."""
+        yield self.failed(state, reason)
+        assert state.step is not None
+        index = self._saga.index(state.step)
+        # Compensations miss what is left out; but a state that cannot be written holds up other sagas.
+        trimmed = msgspec.structs.replace(state, error=_TOO_LARGE, early=None)
+        without_results = msgspec.structs.replace(trimmed, results={})
+        for each in (trimmed, without_results, msgspec.structs.replace(without_results, input=None)):
+            if state.status is Status.COMPENSATING:
+                yield self._again(each, _TOO_LARGE)
+            else:
+                yield self._take_back(each, index, _TOO_LARGE)
+
+    def _answered_early(self, state: SagaState, event: Event) -> Change | None:
+        """By a service that a call reached which then raised."""
+        if not isinstance(event, Reply | Failure) or event.step != state.step or state.attempt == 1:
+            return None
+        if isinstance(event, Failure):
+            # The call may have done something besides: the step's own compensation is called, too.
+            return self._take_back(state, self._saga.index(event.step), event.reason)
+        if state.early is not None:
+            return None
+        later = self._next(state, attempt=state.attempt, early=event)
+        return Change(state=later, events=[Advance(later.version)])
 
     def _begin(self, id: str, start: Start) -> Change:
         now = self._now_ms()
@@ -125,6 +163,8 @@ class Machine:
             log.exception("saga %s: %s: step %s failed", self._saga.name, state.id, step.name)
             reason = f"step {step.name!r} failed: {error!r}"
             return self.failed(state, reason)
+        if result is WAIT and state.early is not None:
+            return self._done(state, index, state.early.result, call.sent)
         if result is WAIT:
             waiting = self._next(state, status=Status.WAITING, deadline_ms=deadline)
             return Change(state=waiting, sent=call.sent)
@@ -158,7 +198,7 @@ class Machine:
         """The steps from `index` down to the first."""
         while index >= 0 and self._saga.steps[index].compensate is None:
             index -= 1
-        error = None if reason is None else reason[:_LONGEST_REASON]
+        error = None if reason is None else _shortened(reason)
         if index < 0:
             return Change(
                 state=self._next(state, status=Status.COMPENSATED, step=None, error=error), sent=sent
@@ -167,14 +207,14 @@ class Machine:
         return Change(state=later, events=[Advance(later.version)], sent=sent)
 
     def _again(self, state: SagaState, reason: str) -> Change:
-        pause = min(FIRST_PAUSE * 2 ** (state.attempt - 1), LONGEST_PAUSE)
-        error = reason[:_LONGEST_REASON] if state.status is Status.RUNNING else state.error
-        later = self._next(state, attempt=state.attempt + 1, error=error)
+        pause = min(FIRST_PAUSE * 2 ** min(state.attempt - 1, _MOST_DOUBLINGS), LONGEST_PAUSE)
+        error = _shortened(reason) if state.status is Status.RUNNING else state.error
+        later = self._next(state, attempt=state.attempt + 1, error=error, early=state.early)
         event = Later(event=Advance(later.version), at_ms=self._now_ms() + int(pause * 1000))
         return Change(state=later, later=[event])
 
     def _next(self, state: SagaState, **changes: Any) -> SagaState:
-        fresh = {"attempt": 1, "deadline_ms": None, "version": state.version + 1}
+        fresh = {"attempt": 1, "deadline_ms": None, "early": None, "version": state.version + 1}
         return msgspec.structs.replace(state, **{**fresh, "changed_ms": self._now_ms(), **changes})
 
     def _call(self, state: SagaState, step: str, suffix: str) -> StepCall:
@@ -191,6 +231,14 @@ class Machine:
 
 def _called(action: Action, call: StepCall) -> Any:
     result = action(call)
-    if result is not WAIT:
-        json.dumps(result, allow_nan=False)  # an error of the step, and not of those who note it
-    return result
+    if result is WAIT:
+        return result
+    # What cannot be noted is an error of the step. The log has {1: …} as {"1": …} and tuples as lists: later
+    # steps get the same, whether this runner calls them or another one.
+    json.dumps(result, allow_nan=False)
+    return msgspec.json.decode(msgspec.json.encode(result))
+
+
+def _shortened(reason: str) -> str:
+    """As JSON can have it."""
+    return reason[:_LONGEST_REASON].encode(errors="replace").decode()

@@ -17,7 +17,7 @@ import msgspec
 
 from posthouse.client.backoff import Backoff
 from posthouse.client.cluster import Cluster, TopicInfo
-from posthouse.client.errors import BrokerUnreachable, ProducerFenced, TopicNotReady
+from posthouse.client.errors import BadArgument, BrokerUnreachable, ProducerFenced, TopicNotReady
 from posthouse.client.positions import Start, first_offsets
 from posthouse.client.reading import Reading
 from posthouse.client.together import commit_together, fence_sequence
@@ -27,6 +27,7 @@ from posthouse.consistency.errors import Superseded
 from posthouse.consistency.saga.definition import Saga, Sent
 from posthouse.consistency.saga.machine import Change
 from posthouse.consistency.saga.state import SagaState
+from posthouse.model.errors import PosthouseError
 from posthouse.records.builder import BatchBuilder
 from posthouse.records.partitioner import partition_of
 
@@ -44,7 +45,8 @@ class SagaPartition:
     ) -> None:
         """Raises ClientError."""
         self._cluster = cluster
-        self._name = f"saga-{saga.name}.{index}"
+        # The number never expires: that of a topic of this name that was deleted must not count.
+        self._name = f"saga-{saga.name}.{events.id.hex()}.{index}"
         self._events = events
         self._states = states
         self._index = index
@@ -57,6 +59,7 @@ class SagaPartition:
         self._done = self._number()
         self._unfinished: dict[str, SagaState] = {}
         self._finished: set[str] = set()
+        """All that have ended: they are not to be started again."""
         self._load()
 
     def close(self) -> None:
@@ -79,27 +82,18 @@ class SagaPartition:
         return self._unfinished.get(id)
 
     def commit(self, offset: int, change: Change) -> None:
-        """Raises ClientError: then it may or may not be noted, and this object is of no use any more. Raises
-        Superseded if it is not."""
+        """Raises ClientError: then it may or may not be noted; and Superseded if another runner has changed
+        something, or may have. This object is of no use any more then."""
         try:
             member = self._producer.begin()
             self.check()
-            id = change.state.id.encode()
-            self._write(self._states, self._index, [_sent(id, change.state)])
-            self._write(self._events, self._index, [_sent(id, event) for event in change.events])
-            for sent in change.sent:
-                info = self._topic(sent.topic)
-                partition = (
-                    secrets.randbelow(info.partitions)
-                    if sent.key is None
-                    else partition_of(sent.key, info.partitions)
-                )
-                self._write(info, partition, [sent])
+            self._write_all(change)
             self._producer.flush()
             committed = commit_together(self._cluster, self._name, offset + 1, [member], patience=_PATIENCE)
         except ProducerFenced as error:
             raise Superseded(f"another runner has {self._name!r}: {error}") from None
-        if committed.sequence != offset + 1:
+        # Also if the number is ours: another runner may have come to another change for the same event.
+        if not committed.is_new:
             raise Superseded(f"another runner has changed {self._name!r}")
         self._done = offset + 1
         self._note(change.state)
@@ -115,6 +109,8 @@ class SagaPartition:
             for message in fetched.messages():
                 if message.value is not None:
                     self._note_stored(message.offset, message.value)
+                elif message.key is not None:
+                    self._forget(message.key.decode(errors="replace"))
 
     def _note_stored(self, offset: int, value: bytes) -> None:
         try:
@@ -134,6 +130,28 @@ class SagaPartition:
             self._finished.add(state.id)
         else:
             self._unfinished[state.id] = state
+
+    def _forget(self, id: str) -> None:
+        """Compaction has not removed the states before a tombstone yet."""
+        self._unfinished.pop(id, None)
+        self._finished.discard(id)
+
+    def _write_all(self, change: Change) -> None:
+        """Raises BadArgument if something of it cannot be a record."""
+        try:
+            id = change.state.id.encode()
+            self._write(self._states, self._index, [_sent(id, change.state)])
+            self._write(self._events, self._index, [_sent(id, event) for event in change.events])
+            for sent in change.sent:
+                info = self._topic(sent.topic)
+                partition = (
+                    secrets.randbelow(info.partitions)
+                    if sent.key is None
+                    else partition_of(sent.key, info.partitions)
+                )
+                self._write(info, partition, [sent])
+        except (PosthouseError, TypeError, ValueError) as error:
+            raise BadArgument(f"it cannot be written: {error}") from None
 
     def _write(self, info: TopicInfo, partition: int, records: Sequence[Sent]) -> None:
         if not records:

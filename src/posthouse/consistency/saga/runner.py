@@ -12,7 +12,7 @@ from typing import Final
 from posthouse.client.admin_client import AdminClient
 from posthouse.client.client import Client
 from posthouse.client.cluster import Cluster
-from posthouse.client.errors import ClientError
+from posthouse.client.errors import BadArgument, ClientError, MessageTooLarge
 from posthouse.client.group_reading import GroupReading
 from posthouse.client.positions import Start
 from posthouse.client.reading import Fetched, Message
@@ -113,7 +113,7 @@ class _Session:
         while not self._stop.is_set():
             for fetched in self._reading.poll():
                 if not self._handle_all(fetched):
-                    return
+                    break
 
     def close(self) -> None:
         try:
@@ -124,12 +124,14 @@ class _Session:
             partition.close()
 
     def _handle_all(self, fetched: Fetched) -> bool:
-        """False if it stopped in between."""
+        """False if it stopped in between: a round may take longer than the group waits for a member."""
         self._partition(fetched.partition)
+        is_first = True
         for message in fetched.messages():
-            if self._stop.is_set():
-                self._reading.finish(fetched, message.offset)
+            if self._stop.is_set() or (self._reading.is_beat_due and not is_first):
+                self._reading.give_back(fetched, message.offset)
                 return False
+            is_first = False
             partition = self._partitions.get(fetched.partition) or self._partition(fetched.partition)
             self._handle(partition, message)
         return True
@@ -182,8 +184,18 @@ class _Session:
         hold up other sagas."""
         self._partitions.pop(message.partition).close()
         if state is None:
+            if not isinstance(error, BadArgument | MessageTooLarge):
+                raise error  # a permission, for example, that somebody gives: the saga is to be started then
             log.error("saga %s: %r cannot be started: %s", self._saga.name, message.key, error)
             return
         log.error("saga %s: %s: step %s: %s", self._saga.name, state.id, state.step, error)
         reason = f"what step {state.step!r} has sent or returned is refused: {error}"
-        self._note(self._partition(message.partition), message, self._machine.failed(state, reason))
+        refusal = error
+        for change in self._machine.refused(state, reason):
+            try:
+                self._note(self._partition(message.partition), message, change)
+                return
+            except MessageTooLarge as too_large:
+                self._partitions.pop(message.partition).close()
+                refusal = too_large
+        raise refusal

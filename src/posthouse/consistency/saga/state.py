@@ -5,6 +5,8 @@ from typing import Any
 
 import msgspec
 
+from posthouse.consistency.saga.events import Reply
+
 
 class Status(StrEnum):
     RUNNING = "running"
@@ -37,3 +39,5 @@ class SagaState(msgspec.Struct, frozen=True, kw_only=True):
     changed_ms: int
     deadline_ms: int | None = None
     """Until when a step that waits may wait."""
+    early: Reply | None = None
+    """A reply that came while the step was to be called again."""
