@@ -183,6 +183,29 @@ def test_a_full_queue_is_tried_again(url: str, amqp: str, channel: BlockingChann
     channel.queue_delete(full)
 
 
+def test_a_message_waits_for_the_one_before_of_its_key(
+    url: str, amqp: str, channel: BlockingChannel, queue: str
+) -> None:
+    """Otherwise a consumer that drops what it has had gets them in the wrong order."""
+    full = f"{queue}-full"
+    channel.queue_declare(full, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    publish(url, full, "1", key="k")
+    with relay_of(url, amqp) as relay:
+        assert relay.send_all() == 1
+        publish(url, queue, "other", key="other")
+        publish(url, full, "2", key="k")
+        publish(url, queue, "3", key="k")
+        with pytest.raises(TargetRefused):
+            while relay.send_all():
+                pass
+        assert "3" not in bodies(channel, queue)
+        assert bodies(channel, full) == ["1"]
+        while relay.send_all():
+            pass
+    assert (bodies(channel, full), bodies(channel, queue)[-1]) == (["2"], "3")
+    channel.queue_delete(full)
+
+
 @pytest.mark.parametrize(
     ("dies", "expected"), [("before", ["1", "2", "3"]), ("after", ["1", "2", "1", "2", "3"])]
 )
