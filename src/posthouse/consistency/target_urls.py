@@ -30,9 +30,12 @@ def open_target(url: str) -> "KafkaTarget | AmqpTarget":
 
 
 def shown(url: str) -> str:
-    """Without the password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    """Without passwords; of a URL in which nothing tells where the password ends, only the scheme."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url.partition(":")[0].rpartition("@")[2]
+    address, _, query = rest.partition("?")
+    return f"{scheme}://" if "@" in query else f"{scheme}://{address.rpartition('@')[2]}"
 
 
 def kafka_properties(url: str) -> dict[str, str]:
@@ -52,9 +55,10 @@ def kafka_properties(url: str) -> dict[str, str]:
         properties["security.protocol"] = f"{'SASL_' if login else ''}{'SSL' if has_tls else 'PLAINTEXT'}"
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith(_KAFKA_PREFIXES):
-            raise BadArgument(
-                f"{name!r} is no parameter of a kafka:// URL; of librdkafka's those can be given that begin "
-                f"with {', '.join(_KAFKA_PREFIXES)}"
+            raise _unknown(
+                name,
+                "is no parameter of a kafka:// URL; of librdkafka's those can be given that begin "
+                f"with {', '.join(_KAFKA_PREFIXES)}",
             )
         properties[name] = value
     return properties
@@ -81,7 +85,7 @@ def _amqp(url: str) -> "AmqpTarget":
             others[name] = value
         else:
             known = ", ".join(["exchange", *sorted(_AMQP_PARAMETERS)])
-            raise BadArgument(f"{name!r} is no parameter of an amqp:// URL; there are {known}")
+            raise _unknown(name, f"is no parameter of an amqp:// URL; there are {known}")
     if not parts.hostname:
         raise BadArgument(f"{shown(url)!r} has no host; give {_EXAMPLES}")
     try:
@@ -89,6 +93,12 @@ def _amqp(url: str) -> "AmqpTarget":
     except ImportError:
         raise _missing("aio-pika", "rabbitmq") from None
     return AmqpTarget(parts._replace(query=urlencode(others, quote_via=quote)).geturl(), exchange)
+
+
+def _unknown(parameter: str, detail: str) -> BadArgument:
+    if "@" in parameter:  # the rest of a password
+        return BadArgument("the URL has an '@' behind a '?'; write %3F for a '?' that is part of a password")
+    return BadArgument(f"{parameter!r} {detail}")
 
 
 def _missing(library: str, extra: str) -> BadArgument:
