@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from posthouse.client.addresses import DEFAULT_PORT
 from posthouse.client.errors import BadArgument
+from posthouse.consistency.relay import BATCH_SIZE
 
 if TYPE_CHECKING:
     from posthouse.consistency.amqp_target import AmqpTarget
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 _EXAMPLES: Final = "kafka://HOST:PORT or amqp://USER:PASSWORD@HOST:PORT/VHOST"
 _KAFKA: Final = ("kafka", "kafkas")
 _AMQP: Final = ("amqp", "amqps")
+_AMQP_BATCH_SIZE: Final = 100
+"""If all are of one key, each waits for the confirm of the one before: a lease has to be enough for that."""
 _KAFKA_PREFIXES: Final = ("sasl.", "ssl.", "socket.", "security.", "client.", "broker.", "debug")
 _AMQP_PARAMETERS: Final = frozenset(
     {"cafile", "capath", "certfile", "keyfile", "heartbeat", "no_verify_ssl", "name", "auth"}
@@ -27,6 +30,11 @@ def open_target(url: str) -> "KafkaTarget | AmqpTarget":
     if scheme in _AMQP:
         return _amqp(url)
     raise BadArgument(f"{shown(url)!r} is no target of a relay; give {_EXAMPLES}")
+
+
+def batch_size_for(url: str) -> int:
+    """How many messages the target is given at a time."""
+    return _AMQP_BATCH_SIZE if url.partition(":")[0] in _AMQP else BATCH_SIZE
 
 
 def shown(url: str) -> str:
