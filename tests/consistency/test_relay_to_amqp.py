@@ -22,7 +22,8 @@ from posthouse.consistency.databases import open_database
 from posthouse.consistency.outbox_table import init
 from posthouse.consistency.refusals import TargetRefused
 from posthouse.consistency.relay import Counts, Relay
-from posthouse.consistency.target_urls import open_target
+from posthouse.consistency.relaying import Relaying
+from posthouse.consistency.target_urls import batch_size_for, open_target
 from posthouse.testing import ThreadBroker
 from tests.consistency.applications import by_library, plain_connection
 from tests.consistency.relays import DyingTarget, Killed, publish, released, table_of, until
@@ -180,6 +181,42 @@ def test_a_full_queue_is_tried_again(url: str, amqp: str, channel: BlockingChann
         assert bodies(channel, full) == ["1"]
         assert relay.send_all() == 1
     assert bodies(channel, full) == ["2"]
+    channel.queue_delete(full)
+
+
+def test_a_lease_is_enough_for_a_batch_of_one_key(
+    url: str, amqp: str, channel: BlockingChannel, queue: str
+) -> None:
+    """Each message of it waits for a confirm."""
+    size = batch_size_for(amqp)
+    texts = [str(number) for number in range(size + 1)]
+    publish(url, queue, *texts, key="k")
+    with closing(open_target(amqp)) as target:
+        relaying = Relaying(lambda: open_database(url), target, "a", batch_size=size)
+        assert (relaying.once(), relaying.counts.batches) == (size + 1, 2)
+    assert size < batch_size_for("kafka://a") and bodies(channel, queue) == texts
+
+
+def test_a_message_waits_for_the_one_before_of_its_key(
+    url: str, amqp: str, channel: BlockingChannel, queue: str
+) -> None:
+    """Otherwise a consumer that drops what it has had gets them in the wrong order."""
+    full = f"{queue}-full"
+    channel.queue_declare(full, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    publish(url, full, "1", key="k")
+    with relay_of(url, amqp) as relay:
+        assert relay.send_all() == 1
+        publish(url, queue, "other", key="other")
+        publish(url, full, "2", key="k")
+        publish(url, queue, "3", key="k")
+        with pytest.raises(TargetRefused):
+            while relay.send_all():
+                pass
+        assert "3" not in bodies(channel, queue)
+        assert bodies(channel, full) == ["1"]
+        while relay.send_all():
+            pass
+    assert (bodies(channel, full), bodies(channel, queue)[-1]) == (["2"], "3")
     channel.queue_delete(full)
 
 

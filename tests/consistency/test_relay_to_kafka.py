@@ -25,7 +25,7 @@ from posthouse.consistency.kafka_target import KafkaTarget
 from posthouse.consistency.outbox import shard_of
 from posthouse.consistency.outbox_table import init
 from posthouse.consistency.relay import Counts, Relay
-from posthouse.consistency.target_urls import kafka_properties, open_target
+from posthouse.consistency.target_urls import kafka_properties, open_target, shown
 from posthouse.records.partitioner import partition_of
 from posthouse.testing import ThreadBroker
 from tests.consistency.kafka_server import need_kafka, running_kafka
@@ -267,3 +267,25 @@ def test_urls(url: str, expected: dict[str, str]) -> None:
 def test_wrong_urls(url: str, detail: str) -> None:
     with pytest.raises(BadArgument, match=detail):
         open_target(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("kafka://ann:p4ss@a,b:9?ssl.key.password=p4ss", "kafka://a,b:9"),
+        ("kafka://a?sasl.password=p4ss@p4ss", "kafka://"),
+        ("amqp:guest:p4ss@rabbit", "amqp"),
+        ("guest:p4ss@rabbit", "guest"),
+        ("p4ss@rabbit", "rabbit"),
+        ("kafka://ann:p4?p4ss@a", "kafka://"),
+        ("amqp://ann:p4@p4ss@a/vhost?name=p4ss", "amqp://a/vhost"),
+        ("amqp://ann:p4?p4ss@", "amqp://"),
+        ("ftp://ann:p4?p4ss@a", "ftp://"),
+    ],
+)
+def test_passwords_are_not_shown(url: str, expected: str) -> None:
+    assert shown(url) == expected
+    try:
+        open_target(url).close()
+    except BadArgument as error:
+        assert "p4" not in str(error)

@@ -60,6 +60,19 @@ def test_a_connection_that_breaks_at_the_commit(both: Both, kind: type[LostAnswe
     both.check(*([1, 2] if kind.commits else [2]))
 
 
+@pytest.mark.parametrize("kind", [LostAnswer, LostCommit])
+def test_a_connection_that_breaks_at_the_commit_of_the_database_alone(
+    both: Both, kind: type[LostAnswer]
+) -> None:
+    """There are no records that would tell."""
+    with both.opened(At(Step.WRITTEN, arm), connect=lambda: kind.connect(both.url)) as two_phase:
+        with pytest.raises(TransactionInDoubt, match="look whether"), two_phase.transaction() as transaction:
+            transaction.connection.execute("INSERT INTO numbers VALUES (1)")
+        assert both.database == ([1] if kind.commits else [])
+        both.write(two_phase, 2)
+    assert (both.database, both.log) == ([1, 2] if kind.commits else [2], [2])
+
+
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_a_successor_that_decides_meanwhile(both: Both, goes_on: bool) -> None:
     """The row still tells that the database has committed, until the successor writes another."""

@@ -130,12 +130,20 @@ def relay(
     Any number of relays may run for one database, and any of them may be killed at any moment. With
     `--to amqp://…` a message may come again after that.
     """
+    from posthouse.consistency.relay import BATCH_SIZE
     from posthouse.consistency.relaying import Relaying
+    from posthouse.consistency.target_urls import batch_size_for
 
     target, place = _target(context, bootstrap, to)
     owner = f"{socket.gethostname()}/{os.getpid()}/{uuid.uuid4().hex[:8]}"
     with closing(target):
-        relaying = Relaying(lambda: _opened(database), target, owner, poll_seconds=poll_seconds)
+        relaying = Relaying(
+            lambda: _opened(database),
+            target,
+            owner,
+            poll_seconds=poll_seconds,
+            batch_size=BATCH_SIZE if to is None else batch_size_for(to),
+        )
         if once:
             relaying.once()
             counts = relaying.counts

@@ -102,6 +102,7 @@ class AmqpTarget(Closable):
         reasons: dict[int, str] = {}
         waiting: list[tuple[OutboxMessage, asyncio.Task[Any]]] = []
         ids: set[str] = set()
+        last_of: dict[bytes, asyncio.Task[Any]] = {}
         for message in messages:
             refused = _local_reason(message)
             if refused is not None:
@@ -111,9 +112,18 @@ class AmqpTarget(Closable):
                 reasons |= await self._settled(waiting)
                 waiting, ids = [], set()
             ids.add(message.id)
+            if message.key is not None and (before := last_of.get(message.key)) is not None:
+                # If that is refused, and tried again, this one must not have been sent: a consumer that drops
+                # what it has had would apply the two in the wrong order.
+                await asyncio.wait([before])
+                if not _is_final(before):
+                    break
             publish = exchange.publish(_message(message), message.topic, mandatory=True, timeout=_SECONDS)
             # Tasks begin in their order, and the channel sends in that order.
-            waiting.append((message, asyncio.create_task(publish)))
+            task = asyncio.create_task(publish)
+            waiting.append((message, task))
+            if message.key is not None:
+                last_of[message.key] = task
         return reasons | await self._settled(waiting)
 
     async def _settled(self, waiting: Sequence[tuple[OutboxMessage, asyncio.Task[Any]]]) -> dict[int, str]:
@@ -152,6 +162,12 @@ class AmqpTarget(Closable):
                     await connection.close()
             except (AMQPError, OSError) as error:
                 log.debug("outbox: the connection was lost: %s", error)
+
+
+def _is_final(published: "asyncio.Task[Any]") -> bool:
+    """Whether the message is in a queue, or is set aside; otherwise its batch is sent again."""
+    error = published.exception()
+    return error is None or isinstance(error, PublishError | TypeError | ValueError | StructError)
 
 
 def _local_reason(message: OutboxMessage) -> str | None:

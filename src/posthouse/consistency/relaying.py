@@ -10,7 +10,7 @@ from posthouse.client.errors import ClientError
 from posthouse.consistency.databases import Database
 from posthouse.consistency.errors import DatabaseLost
 from posthouse.consistency.outbox_table import OutboxTable
-from posthouse.consistency.relay import Counts, Relay, Target
+from posthouse.consistency.relay import BATCH_SIZE, Counts, Relay, Target
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +34,15 @@ class Relaying:
         *,
         lease_seconds: float = LEASE_SECONDS,
         poll_seconds: float = POLL_SECONDS,
+        batch_size: int = BATCH_SIZE,
     ) -> None:
+        """A lease is for a batch of at most so many messages."""
         self._open_database = open_database
         self._target = target
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._poll_seconds = poll_seconds
+        self._batch_size = batch_size
         self.counts = Counts()
         self.stop = threading.Event()
 
@@ -81,7 +84,7 @@ class Relaying:
 
     def _relay(self, database: Database) -> tuple[OutboxTable, Relay]:
         table = OutboxTable(database, self._owner, lease_seconds=self._lease_seconds)
-        relay = Relay(table, self._target, self.counts, stop=self.stop)
+        relay = Relay(table, self._target, self.counts, stop=self.stop, batch_size=self._batch_size)
         for shard, reason in table.stopped():
             log.error("outbox: shard %d is stopped: %s", shard, reason)
         return table, relay

@@ -5,6 +5,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from posthouse.client.addresses import DEFAULT_PORT
 from posthouse.client.errors import BadArgument
+from posthouse.consistency.relay import BATCH_SIZE
 
 if TYPE_CHECKING:
     from posthouse.consistency.amqp_target import AmqpTarget
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 _EXAMPLES: Final = "kafka://HOST:PORT or amqp://USER:PASSWORD@HOST:PORT/VHOST"
 _KAFKA: Final = ("kafka", "kafkas")
 _AMQP: Final = ("amqp", "amqps")
+_AMQP_BATCH_SIZE: Final = 100
+"""If all are of one key, each waits for the confirm of the one before: a lease has to be enough for that."""
 _KAFKA_PREFIXES: Final = ("sasl.", "ssl.", "socket.", "security.", "client.", "broker.", "debug")
 _AMQP_PARAMETERS: Final = frozenset(
     {"cafile", "capath", "certfile", "keyfile", "heartbeat", "no_verify_ssl", "name", "auth"}
@@ -29,10 +32,18 @@ def open_target(url: str) -> "KafkaTarget | AmqpTarget":
     raise BadArgument(f"{shown(url)!r} is no target of a relay; give {_EXAMPLES}")
 
 
+def batch_size_for(url: str) -> int:
+    """How many messages the target is given at a time."""
+    return _AMQP_BATCH_SIZE if url.partition(":")[0] in _AMQP else BATCH_SIZE
+
+
 def shown(url: str) -> str:
-    """Without the password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+    """Without passwords; of a URL in which nothing tells where the password ends, only the scheme."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url.partition(":")[0].rpartition("@")[2]
+    address, _, query = rest.partition("?")
+    return f"{scheme}://" if "@" in query else f"{scheme}://{address.rpartition('@')[2]}"
 
 
 def kafka_properties(url: str) -> dict[str, str]:
@@ -52,9 +63,10 @@ def kafka_properties(url: str) -> dict[str, str]:
         properties["security.protocol"] = f"{'SASL_' if login else ''}{'SSL' if has_tls else 'PLAINTEXT'}"
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith(_KAFKA_PREFIXES):
-            raise BadArgument(
-                f"{name!r} is no parameter of a kafka:// URL; of librdkafka's those can be given that begin "
-                f"with {', '.join(_KAFKA_PREFIXES)}"
+            raise _unknown(
+                name,
+                "is no parameter of a kafka:// URL; of librdkafka's those can be given that begin "
+                f"with {', '.join(_KAFKA_PREFIXES)}",
             )
         properties[name] = value
     return properties
@@ -81,7 +93,7 @@ def _amqp(url: str) -> "AmqpTarget":
             others[name] = value
         else:
             known = ", ".join(["exchange", *sorted(_AMQP_PARAMETERS)])
-            raise BadArgument(f"{name!r} is no parameter of an amqp:// URL; there are {known}")
+            raise _unknown(name, f"is no parameter of an amqp:// URL; there are {known}")
     if not parts.hostname:
         raise BadArgument(f"{shown(url)!r} has no host; give {_EXAMPLES}")
     try:
@@ -89,6 +101,12 @@ def _amqp(url: str) -> "AmqpTarget":
     except ImportError:
         raise _missing("aio-pika", "rabbitmq") from None
     return AmqpTarget(parts._replace(query=urlencode(others, quote_via=quote)).geturl(), exchange)
+
+
+def _unknown(parameter: str, detail: str) -> BadArgument:
+    if "@" in parameter:  # the rest of a password
+        return BadArgument("the URL has an '@' behind a '?'; write %3F for a '?' that is part of a password")
+    return BadArgument(f"{parameter!r} {detail}")
 
 
 def _missing(library: str, extra: str) -> BadArgument:

@@ -158,8 +158,9 @@ class TwoPhase(Closable):
     def transaction(self) -> Iterator[Transaction]:
         """Committed at the end of the block; aborted if that raises.
 
-        Raises TransactionInDoubt if only the next `recover` will tell, or finish it. Every other error means
-        that neither was committed.
+        Raises TransactionInDoubt if only the next `recover` will tell, or finish it; of a block that has sent
+        nothing only the database itself tells. Every other error means that neither was committed, except
+        DecidedOtherwise.
         """
         if not self._is_settled or self._connection is None:
             self.recover()
@@ -195,7 +196,10 @@ class TwoPhase(Closable):
                 self._give_up(connection)
                 raise
             if prepared is None:
-                raise
+                raise TransactionInDoubt(
+                    "the database was lost while it committed a block that has sent no records, and nothing "
+                    "tells whether it has: look whether the change is there"
+                ) from error
             self._settle(prepared, error)
             return
         self._on_step(Step.DATABASE_COMMITTED)

@@ -304,6 +304,19 @@ async def test_markers_from_outside_abort_it_by_the_identity_of_its_records(
     assert (await bench.committed(), bench.stable()) == ([], 2)
 
 
+async def test_an_owner_hears_of_markers_from_outside(bench: Bench) -> None:
+    owner = Client(bench, epoch_per_transaction=True)
+    await owner.init(two_phase=True)
+    await owner.write(b"a")
+    written = await owner.resume(expected=owner.producer)
+    assert written is not None
+    await bench.broker.transactions.abort(written, owner.partition(0))
+    with pytest.raises(InvalidTransaction, match="the other result"):
+        await owner.end(commit=True)
+    await owner.end(commit=False)
+    assert await bench.committed() == []
+
+
 async def test_two_connections_do_not_end_it(bench: Bench) -> None:
     """An ordinary transaction is aborted, because it is unclear which request is right."""
     owner = Client(bench, epoch_per_transaction=False)

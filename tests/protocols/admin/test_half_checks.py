@@ -10,6 +10,7 @@ import pytest
 from posthouse.broker.half_messages import checks
 from posthouse.protocols.admin import half_checks
 from posthouse.testing import AsyncBroker
+from tests.broker.due_checks import make_due
 from tests.protocols.admin.clients import USERS, answered, client
 from tests.protocols.admin.test_half_messages import prepare, with_topic
 
@@ -67,11 +68,46 @@ async def test_a_message_that_was_decided_meanwhile_is_not_given() -> None:
         await with_topic(http)
         assert await taken(http) == []
         await prepare(http, check_after_seconds=0)
-        async with asyncio.timeout(60):
-            while not answered(await http.get("/v1/half-messages"))["items"][0]["checks"]:
-                await asyncio.sleep(0.01)
+        make_due(broker.app.broker.half_messages)
+        await broker.app.broker.half_messages.check()
         answered(await http.post("/v1/half-messages/0/rollback"))
         assert await taken(http) == []
+
+
+async def test_checks_that_nobody_has_taken_do_not_count() -> None:
+    """A producer that is busy with others gets to them, however long that takes."""
+    async with AsyncBroker() as broker, client(broker) as http:
+        half_messages = broker.app.broker.half_messages
+        await with_topic(http)
+        assert await taken(http) == [], "a producer is there"
+        for number in range(5):
+            await prepare(http, name=str(number), check_after_seconds=3600)
+        for _ in range(2 * checks.MOST_CHECKS):
+            make_due(half_messages)
+            await half_messages.check()
+        first = await taken(http, limit=2)
+        assert [each["name"] for each in first] == ["0", "1"]
+        listed = answered(await http.get("/v1/half-messages"))["items"]
+        assert [each["checks"] for each in listed] == [1, 1, 0, 0, 0]
+        assert [each["name"] for each in await taken(http)] == ["2", "3", "4"]
+
+
+async def test_what_was_taken_and_never_decided_is_parked() -> None:
+    async with AsyncBroker() as broker, client(broker) as http:
+        half_messages = broker.app.broker.half_messages
+        await with_topic(http)
+        assert await taken(http) == []
+        await prepare(http, check_after_seconds=3600)
+        for _ in range(checks.MOST_CHECKS):
+            make_due(half_messages)
+            await half_messages.check()
+            assert len(await taken(http)) == 1
+        make_due(half_messages)
+        await half_messages.check()
+        async with asyncio.timeout(60):
+            while len(half_messages):
+                await asyncio.sleep(0.01)
+        assert (await taken(http), half_messages.parked) == ([], 1)
 
 
 async def test_large_messages_share_no_answer() -> None:

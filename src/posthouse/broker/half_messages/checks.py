@@ -1,10 +1,12 @@
 """Asks producers for what they have not decided in time.
 
 A check asks any live producer of the group. As long as there is none, checks are put off and do not count.
+Nor do they while they wait for a producer that is busy with others.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Final, TypeAlias
 
@@ -29,6 +31,12 @@ Ask: TypeAlias = Callable[[int, HalfMessage], bool]
 is connected."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asker:
+    ask: Ask
+    is_taken: bool
+
+
 class Checks:
     def __init__(
         self,
@@ -48,11 +56,20 @@ class Checks:
         """A heap of monotonic times, ids and groups. Only the entry counts whose time the message has."""
         self._unasked: dict[str, set[int]] = {}
         """Messages that were due when no producer of their group was connected."""
-        self._askers: list[Ask] = []
+        self._askers: list[_Asker] = []
 
-    def ask_by(self, ask: Ask) -> None:
-        """Producers of one protocol."""
-        self._askers.append(ask)
+    def ask_by(self, ask: Ask, *, is_taken: bool = False) -> None:
+        """Producers of one protocol. If checks are taken by them, they count when `was_taken` is called, and
+        otherwise when `ask` has returned True."""
+        self._askers.append(_Asker(ask=ask, is_taken=is_taken))
+
+    def was_taken(self, id: int) -> None:
+        """A producer has the check now, and time to answer until the next one."""
+        known = self._undecided.get(id)
+        if known is not None:
+            known.checks += 1
+            self._no_longer_unasked(id, known.group)
+            self._put(id, known, self._clock.monotonic() + CHECK_SECONDS)
 
     def plan(self, id: int, message: HalfMessage) -> None:
         old = (self._clock.now_ms() - message.prepared_ms) / 1000
@@ -114,8 +131,9 @@ class Checks:
         """False if nobody is to be asked any more."""
         if known.checks >= MOST_CHECKS:
             return False
-        if any(ask(id, message) for ask in self._askers):
-            known.checks += 1
+        asker = next((each for each in self._askers if each.ask(id, message)), None)
+        if asker is not None:
+            known.checks += not asker.is_taken
             self._no_longer_unasked(id, known.group)
             return True
         self._unasked.setdefault(known.group, set()).add(id)

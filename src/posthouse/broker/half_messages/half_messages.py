@@ -140,9 +140,14 @@ class HalfMessages:
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
-    def ask_by(self, ask: Ask) -> None:
-        """Producers of one protocol."""
-        self._checks.ask_by(ask)
+    def ask_by(self, ask: Ask, *, is_taken: bool = False) -> None:
+        """Producers of one protocol. If checks are taken by them, they count when `was_taken` is called, and
+        otherwise when `ask` has returned True."""
+        self._checks.ask_by(ask, is_taken=is_taken)
+
+    def was_taken(self, id: int) -> None:
+        """A producer has the check now, and time to answer until the next one."""
+        self._checks.was_taken(id)
 
     def producer_came(self, group: str) -> None:
         """The first one of its group: it is asked soon about what was due while there was none."""

@@ -315,7 +315,7 @@ class Transactions:
             if writer.producer_id == producer.producer_id and self.serves(transaction.id):
                 if writer != producer:
                     raise ProducerFenced(f"the producer has epoch {writer.epoch}")
-                await self.transitions.undisturbed(self._fence(transaction))
+                await self._abort_open(transaction, producer)
                 return
         owner = await self.owner_of(producer)
         if owner is not None and not self.serves(owner):
@@ -345,6 +345,10 @@ class Transactions:
         NotCoordinator."""
         transaction = self.get(id)
         check_open(transaction, expected)
+        await self._abort_open(transaction, expected)
+
+    async def _abort_open(self, transaction: Transaction, expected: ProducerIdentity | None) -> None:
+        """The owner of a two-phase commit hears that it was decided; any other producer is fenced."""
         if transaction.is_two_phase:
             await self._decide(transaction, expected, commit=False)
         else:

@@ -45,7 +45,8 @@ class HalfChecks:
         self._groups: dict[str, _Group] = {}
 
     def ask(self, id: int, message: HalfMessage) -> bool:
-        """False if no producer is there that may decide the message."""
+        """False if no producer is there that may decide the message. A message that was not taken yet keeps
+        its place."""
         group = self._groups.get(message.group)
         if group is None:
             return False
@@ -60,7 +61,8 @@ class HalfChecks:
 
     async def take(self, name: str, guard: Guard, *, most: int, seconds: float) -> list[int]:
         """The ids of messages that a producer of the group is to decide, as soon as there are some, or none
-        after `seconds`. Each is given to one producer. Raises Unavailable."""
+        after `seconds`. Each is given to one producer: call `HalfMessages.was_taken` for those that it gets.
+        Raises Unavailable."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + seconds
         group = self._arrived(name, guard, deadline + GRACE_SECONDS)

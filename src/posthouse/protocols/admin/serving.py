@@ -24,7 +24,7 @@ from posthouse.protocols.front_end import Backend
 def new_dispatcher(backend: Backend) -> RequestDispatcher:
     broker = backend.broker
     half_checks = HalfChecks(broker.half_messages)
-    broker.half_messages.ask_by(half_checks.ask)
+    broker.half_messages.ask_by(half_checks.ask, is_taken=True)
     kept = Kept(
         flow=FlowRates(broker.monotonic),
         rates=Rates(broker.namespaces),

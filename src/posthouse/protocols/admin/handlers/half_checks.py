@@ -68,6 +68,7 @@ async def _take(context: CallContext, wanted: ChecksWanted, body: NoBody) -> Che
             half_checks.give_back(id, message)
             continue
         size += message.size
+        half_messages.was_taken(id)
         checks.append(_check(id, message))
     await context.charge(Quota.READ, size)
     return ChecksFound(checks=checks)

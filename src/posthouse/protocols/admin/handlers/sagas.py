@@ -7,12 +7,13 @@ import msgspec
 from msgspec import Meta
 
 from posthouse.broker.access.operations import Kind, Operation
+from posthouse.model.topics import Topic
 from posthouse.protocols.admin.context import CallContext
 from posthouse.protocols.admin.endpoint import Endpoint, NoBody
 from posthouse.protocols.admin.paging import Page, Paging, page_in_turns
 from posthouse.protocols.admin.problems import Problem
 from posthouse.protocols.admin.record_reading import on_a_thread
-from posthouse.protocols.admin.saga_states import PREFIX, SUFFIX, SagaStatus, SagaView, saga_of
+from posthouse.protocols.admin.saga_states import PREFIX, SUFFIX, KnownSaga, SagaStatus, SagaView, saga_of
 
 _NAME: Final = Meta(min_length=1, max_length=200, description="Name of the saga.")
 
@@ -67,22 +68,27 @@ async def _list(context: CallContext, parameters: SagasWanted, body: NoBody) -> 
 
 
 async def _show(context: CallContext, parameters: OfSaga, body: NoBody) -> SagaView:
-    states = await _states(context, parameters.saga)
-    if parameters.id not in states:
+    topic = _topic(context, parameters.saga)
+    view = await context.kept.sagas.view(context.broker, topic, parameters.id, on_a_thread)
+    if view is None:
         raise Problem(404, f"saga {parameters.saga!r} has no {parameters.id!r}")
-    return states[parameters.id]
+    return view
 
 
-async def _states(context: CallContext, saga: str) -> dict[str, SagaView]:
+async def _states(context: CallContext, saga: str) -> dict[str, KnownSaga]:
+    return await context.kept.sagas.refreshed(context.broker, _topic(context, saga), on_a_thread)
+
+
+def _topic(context: CallContext, saga: str) -> Topic:
     name = f"{PREFIX}{saga}{SUFFIX}"
     context.require(Operation.READ, Kind.TOPIC, name)
     topic = context.broker.topics.find(name)
     if topic is None:
         raise Problem(404, f"there is no saga {saga!r}: its runner creates the topic {name!r}")
-    return await context.kept.sagas.refreshed(context.broker, topic, on_a_thread)
+    return topic
 
 
-def _summary(state: SagaView) -> SagaSummary:
+def _summary(state: KnownSaga) -> SagaSummary:
     return SagaSummary(
         id=state.id,
         status=state.status,
@@ -102,7 +108,8 @@ SAGAS: Final = (
         summary="List the kinds of sagas, with how many there are",
         tag="sagas",
         description="Those whose topic of states, `saga.NAME.state`, you may read. At most 100,000 of a kind "
-        "are known: those that have ended longest ago are left out.",
+        "are known, in 64 MiB of memory: those that have ended longest ago are left out, then those that "
+        "have changed longest ago.",
         handler=_list_all,
         parameters=Paging,
         result=Page[SagaOverview],
@@ -123,6 +130,7 @@ SAGAS: Final = (
         path="/v1/sagas/{saga}/{id}",
         summary="Show a saga, with its input and the results of its steps",
         tag="sagas",
+        description="Of a state of more than 256 KiB input and results are left out.",
         handler=_show,
         parameters=OfSaga,
         result=SagaView,
