@@ -11,6 +11,7 @@ from posthouse.model.errors import (
     GroupNotEmpty,
     InvalidFilter,
     InvalidWebhook,
+    Unavailable,
     UnknownTopic,
     UnknownWebhook,
     WebhookExists,
@@ -193,6 +194,29 @@ async def test_webhooks_and_their_progress_are_stored(tmp_path: Path) -> None:
             await produce(started.app.broker, (None, b"2"), headers=[(b"a", b"1")])
             await endpoint.got(2)
             assert endpoint.bodies == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("step", ["move", "store"])
+async def test_a_webhook_that_cannot_be_stored_leaves_its_name_free(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise Unavailable("on purpose")
+
+    async with pushing_broker() as started, receiver() as endpoint:
+        broker = started.app.broker
+        await create_topic(broker)
+        with monkeypatch.context() as patched:
+            if step == "move":
+                patched.setattr(broker.subscriptions, "move", fail)
+            else:
+                patched.setattr(broker.webhooks, "_store", fail)
+            with pytest.raises(Unavailable, match="on purpose"):
+                await broker.webhooks.create(webhook(endpoint.url))
+        assert "webhook.hook" not in broker.subscriptions
+        await broker.webhooks.create(webhook(endpoint.url))
+        await produce(broker, (None, b"1"))
+        await endpoint.got(1)
 
 
 async def test_what_is_wrong_is_refused() -> None:

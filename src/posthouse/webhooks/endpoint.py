@@ -40,6 +40,10 @@ _STOP_SECONDS: Final = 5.0
 _GONE_SECONDS: Final = 60.0
 """Nothing is sent while the webhook is paused for that. If this cannot be stored, another message is sent."""
 
+_BROKEN: Final = Outcome(
+    verdict=Verdict.FAILED, reason="the broker failed; its log has the reason", answer=None, seconds=0.0
+)
+
 Pause = Callable[[str], Awaitable[None]]
 """Pause the webhook, for this reason."""
 
@@ -190,7 +194,11 @@ class Endpoint:
         self._tally.in_flight += 1
         try:
             outcome = await attempt(self._webhook, self._sender, self._clock, batch)
-        except BaseException:  # cancelled, or a mistake of ours
+        except Exception:
+            # A mistake of ours that may come again with every attempt: it must not be tried again at once.
+            log.exception("webhook %s: a request failed in the broker", self._webhook.name)
+            outcome = _BROKEN
+        except BaseException:  # cancelled
             self._circuit.given_up()
             self._source.give_back(batch)
             raise

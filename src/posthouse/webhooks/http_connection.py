@@ -6,7 +6,8 @@ is long, slow or cut off ends the connection, and nothing else.
 
 import asyncio
 import contextlib
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, SupportsIndex
 
 import h11
 
@@ -31,9 +32,10 @@ class CountingReader(asyncio.StreamReader):
 
     arrived = 0
 
-    def feed_data(self, data: bytes) -> None:
-        self.arrived += len(data)
-        super().feed_data(data)
+    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
+        arrived = bytes(data)
+        self.arrived += len(arrived)
+        super().feed_data(arrived)
 
 
 class HttpConnection:

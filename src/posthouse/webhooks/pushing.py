@@ -161,8 +161,8 @@ class Pushing:
             pushed.order = None
         elif pushed.order is None:
             pushed.order = KeyOrder()
-        # Nothing is under way: what is leased waits for its next attempt. With a changed definition that is
-        # made at once; and without an order, the message would be overtaken.
+        # Nothing is under way: what is leased waits for its next attempt. With a changed definition it is
+        # tried at once; and without an order, it would be overtaken.
         subscriptions.release(webhook.group, member_of(webhook), count=None)
         if webhook.group in subscriptions:
             subscriptions.selection_changed(webhook.group)

@@ -23,6 +23,7 @@ from posthouse.model.errors import (
     BadRequest,
     GroupNotEmpty,
     InvalidWebhook,
+    PosthouseError,
     Unavailable,
     UnknownWebhook,
     WebhookExists,
@@ -203,8 +204,21 @@ class Webhooks:
                 raise GroupNotEmpty(
                     f"the group {webhook.group!r} exists already; delete it, or give the webhook another name"
                 )
-            await self._subscribe(webhook, self._topics.get(webhook.topic))
-        await self._store(webhook)
+            try:
+                await self._subscribe(webhook, self._topics.get(webhook.topic))
+                await self._store(webhook)
+            except BaseException:
+                await self._drop_group(webhook.group)
+                raise
+        else:
+            await self._store(webhook)
+
+    async def _drop_group(self, group: GroupId) -> None:
+        """Of a webhook that could not be stored: its name is free again."""
+        try:
+            await self._subscriptions.delete(group)
+        except PosthouseError as error:
+            log.error("the group %s has no webhook and should be deleted: %s", group, error)
 
     async def _subscribe(self, webhook: Webhook, topic: Topic) -> None:
         """From the ends that the topic has now, not from those of the first request."""
