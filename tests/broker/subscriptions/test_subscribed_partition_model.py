@@ -28,6 +28,7 @@ class ModelRecord:
     settled: bool = False
     holder: MemberId | None = None
     deadline: float = 0.0
+    only_waits: bool = False
 
     def back(self, *, count: bool = True) -> None:
         self.holder = None
@@ -82,6 +83,7 @@ class SubscribedPartitionMachine(RuleBasedStateMachine):
                 assert run.deliveries == record.deliveries + 1
                 assert run.deliveries <= TERMS.max_deliveries
                 record.holder, record.deadline = member, self.now + TERMS.lock_seconds
+                record.only_waits = False
 
     @precondition(lambda self: self.model)
     @rule(
@@ -127,6 +129,16 @@ class SubscribedPartitionMachine(RuleBasedStateMachine):
                 record.back()
             else:
                 record.holder, record.settled = None, True
+
+    @rule(member=st.sampled_from(MEMBERS), step=st.integers(1, 2))
+    def give_away_for_a_while(self, member: MemberId, step: int) -> None:
+        self.expire_model()
+        held = [offset for offset, each in self.model.items() if each.holder == member][::step]
+        said = [Acknowledgement(offset, offset, [Verdict.RENEW], 5.0, only_waits=True) for offset in held]
+        self.partition.acknowledge(member, said, self.now, TERMS)
+        for offset in held:
+            self.model[offset].deadline = self.now + 5.0
+            self.model[offset].only_waits = True
 
     @rule(seconds=st.sampled_from([2.0, 7.0, 11.0]))
     def time_passes(self, seconds: float) -> None:
@@ -231,7 +243,9 @@ class SubscribedPartitionMachine(RuleBasedStateMachine):
             assert self.partition.holder(offset) == record.holder, offset
             if not record.settled:
                 assert progress.deliveries(offset) == record.deliveries, offset
-        assert self.partition.leased == sum(each.holder is not None for each in self.model.values())
+        leased = [each for each in self.model.values() if each.holder is not None]
+        assert self.partition.leased == len(leased)
+        assert self.partition.in_work == sum(not each.only_waits for each in leased)
         unsettled = [offset for offset, each in self.model.items() if not each.settled]
         assert progress.floor == (unsettled[0] if unsettled else self.end)
         assert self.partition.deadline >= self.now or not self.partition.leased
