@@ -80,6 +80,7 @@ class Campaign:
     async def run(self, scopes: Scopes) -> None:
         """Returns when this broker has taken the scope."""
         node, registry = self._node, self._node.registry
+        self._free_since = None  # what the campaign before has found: the scope was held since then
         while True:
             left = registry.lease_seconds_left()
             if registry.view.holder_incarnation == node.own.incarnation:

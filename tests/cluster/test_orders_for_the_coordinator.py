@@ -128,3 +128,23 @@ async def test_a_broker_that_took_over_while_the_wanted_one_was_dead_gives_up_wh
     running.server.may_load.set()
     await running.gives_up()
     running.task.cancel()
+
+
+async def test_a_broker_that_gives_up_for_another_one_leaves_it_the_time_to_take_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """However long it is since the scope was free before."""
+    running = Running(ordered(OWN))
+    running.server.may_load.set()
+    await running.takes_over()
+    monkeypatch.setattr("posthouse.node_campaign._UNWANTED_SECONDS", 10.0)
+    loop = asyncio.get_running_loop()
+    now = loop.time
+    monkeypatch.setattr(loop, "time", lambda: now() + 11.0)
+    running.server.is_loading.clear()
+    await running.registry.finds(ordered(OTHER))
+    await running.gives_up()
+    await running.registry.finds(ordered(OTHER))
+    await running.registry.finds(ordered(OTHER))
+    assert not running.server.is_loading.is_set()
+    running.task.cancel()
