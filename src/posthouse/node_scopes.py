@@ -20,6 +20,7 @@ from posthouse.model.brokers import ClusterBroker, ClusterView
 from posthouse.model.clock import Clock
 from posthouse.model.errors import PosthouseError
 from posthouse.model.scopes import Scope
+from posthouse.node_context import ABANDON_SECONDS
 from posthouse.protocols.scope_moves import ScopeMoves
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,9 @@ class ScopeLeases(Protocol):
 
     async def release(self, scope: Scope) -> None:
         """No-op if this broker does not hold it. Raises DatabaseAway."""
+
+    def abandon(self, why: str) -> None:
+        """End the lease of this broker, and with it all that it serves."""
 
 
 class ScopeServer(Protocol):
@@ -178,7 +182,13 @@ class ScopeKeeper:
         log.info("broker %s hands over %s to %s", self._own.name, scope, other.name)
         began = self._monotonic()
         self._loaded.discard(scope)
-        await server.release_scope(scope)
+        try:
+            async with asyncio.timeout(ABANDON_SECONDS):
+                await server.release_scope(scope)
+        except TimeoutError:
+            # It is served by no broker meanwhile, and nothing else is handed over.
+            self._leases.abandon(f"the broker did not hand over {scope} within {ABANDON_SECONDS:g} s")
+            return
         await self._leases.release(scope)
         self._held.discard(scope)
         self._moves.handed_over[scope.kind] += 1

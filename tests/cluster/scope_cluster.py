@@ -1,5 +1,6 @@
 """Keepers of several brokers on one table of scopes, without a database."""
 
+import asyncio
 from collections.abc import Collection, Iterable
 from typing import Literal
 
@@ -44,6 +45,7 @@ class FakeLeases:
         self.fault: Fault | None = None
         """Of the next statement."""
         self.asked: list[frozenset[Scope]] = []
+        self.abandoned: str | None = None
 
     async def take(self, scopes: Collection[Scope]) -> frozenset[Scope]:
         self.asked.append(frozenset(scopes))
@@ -56,6 +58,9 @@ class FakeLeases:
         self._fail("before")
         self._table.release(self._broker, scope)
         self._fail("after")
+
+    def abandon(self, why: str) -> None:
+        self.abandoned = why
 
     def _fail(self, when: Fault) -> None:
         if self.fault == when:
@@ -72,6 +77,8 @@ class FakeServer:
         self.served: set[Scope] = set()
         self.broken: set[Scope] = set()
         """Cannot be loaded or unloaded."""
+        self.stuck: set[Scope] = set()
+        """In use for ever."""
 
     async def take_scope(self, scope: Scope) -> None:
         assert self._table.held.get(scope) == self._broker
@@ -81,6 +88,8 @@ class FakeServer:
 
     async def release_scope(self, scope: Scope) -> None:
         assert scope not in self.served or self._table.held.get(scope) == self._broker
+        if scope in self.stuck:
+            await asyncio.Event().wait()
         self.served.discard(scope)
         if scope in self.broken:
             raise Unavailable(f"{scope} cannot be unloaded")

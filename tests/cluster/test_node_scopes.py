@@ -276,3 +276,18 @@ class FakeHeartbeats:
 
     def hurry(self, is_moving: bool) -> None:
         self.is_moving = is_moving
+
+
+async def test_a_scope_that_cannot_be_given_up_ends_the_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise no broker serves it, and none of the others is handed over."""
+    monkeypatch.setattr("posthouse.node_scopes.ABANDON_SECONDS", 0.01)
+    cluster = ScopeCluster(1, 2)
+    await cluster.settle()
+    first = cluster.nodes[1]
+    stuck = min(first.keeper.held)
+    first.server.stuck.add(stuck)
+    cluster.wanted = {stuck: 2}
+    await first.step(cluster.view())
+    assert first.leases.abandoned == f"the broker did not hand over {stuck} within 0.01 s"
+    assert cluster.table.held[stuck] == 1, "until its lease is over"
+    assert stuck in first.server.served

@@ -79,5 +79,9 @@ class Scopes:
         except DatabaseAway as error:
             log.warning("the scope %s could not be released: %s", scope, error)
 
+    def abandon(self, why: str) -> None:
+        """End the lease: this broker cannot give up a scope in good order."""
+        self.lease.fenced(why)
+
     async def close(self) -> None:
         await self._link.close()
