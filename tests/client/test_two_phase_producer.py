@@ -83,7 +83,7 @@ def test_another_producer_decides(client: Client, topic: str, commit: bool) -> N
             third.send(topic, b"next")
             third.prepare()
             third.commit()
-    assert values(client, topic) == ([b"a", b"next"] if commit else [b"next"])
+    assert sorted(filter(None, values(client, topic))) == ([b"a", b"next"] if commit else [b"next"])
 
 
 def test_one_that_is_not_prepared_is_found_by_the_next(client: Client, topic: str) -> None:

@@ -145,7 +145,7 @@ async def test_too_much_metadata(channel: grpc.aio.Channel) -> None:
 
 async def test_deadlines(served: Served, channel: grpc.aio.Channel) -> None:
     left = float(await channel.unary_unary("/test/remaining")(b"", timeout=100))
-    assert 50 < left <= 100
+    assert 50 < left <= 110  # clients round it up
     assert await channel.unary_unary("/test/remaining")(b"") == b"None"
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await channel.unary_unary("/test/waiting")(b"", timeout=0.3)
