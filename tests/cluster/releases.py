@@ -2,8 +2,10 @@
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -76,6 +78,19 @@ def later_release(directory: Path, version: str, *schemas: str) -> Release:
     return Release(version=version, path=directory)
 
 
+_PORT_SECONDS = 30.0
+
+
+def _is_free(address: Address) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address.host, address.port))
+        except OSError:
+            return False
+    return True
+
+
 class Brokers:
     """Processes of any release, which keep their addresses."""
 
@@ -87,15 +102,26 @@ class Brokers:
         self._addresses: dict[str, dict[str, Address]] = {}
 
     def start(self, release: Release, name: str) -> None:
-        addresses = self._addresses.get(name, {"kafka": ANY_PORT, "amqp": ANY_PORT})
-        made = release.serve(
-            self._data / name, broker_name=name, log_level="warning", **addresses, **self._shared
-        )
-        self._running[name] = made
+        self._running[name] = made = self._served(release, name)
         self._addresses[name] = {
             "kafka": Address.parse(made.bootstrap),
             "amqp": Address.parse(made.amqp),
         }
+
+    def _served(self, release: Release, name: str) -> ServedBroker:
+        """While a broker is stopped, a connection of another program may get its port, for a moment. Raises
+        AssertionError if the broker does not start for another reason."""
+        addresses = self._addresses.get(name, {"kafka": ANY_PORT, "amqp": ANY_PORT})
+        until = time.monotonic() + _PORT_SECONDS
+        while True:
+            try:
+                return release.serve(
+                    self._data / name, broker_name=name, log_level="warning", **addresses, **self._shared
+                )
+            except AssertionError:
+                if all(_is_free(each) for each in addresses.values()) or time.monotonic() > until:
+                    raise
+            time.sleep(0.2)
 
     def stop(self, name: str) -> None:
         self._running.pop(name).stop()
